@@ -1,0 +1,123 @@
+"""The autograd node that stands where an activation's own node would stand.
+
+It keeps for the backward pass exactly what Torch itself would keep for this call (relu its
+output, hardtanh its input, an in-place hardtanh a copy of it). So memory is that of the plain
+gradient, code that changes an output in place works or fails as before, and non-reentrant
+checkpointing finds the tensors it expects even if it recomputes them outside the rule. Only a
+rule without such a kernel needs the input always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from relurules.backend import Bounds, GradientOf, Rule, flips
+
+from relurules_torch._kernels import Kernel, Tensor, rounded, run_rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCall:
+    """One call of an activation under a rule: everything its node needs but tensors.
+
+    Attributes:
+        run: Runs the activation itself on a tensor.
+        rule: The rule in force.
+        bounds: `(lo, hi)` of the activation.
+        inplace: Whether `run` changes its input.
+        keep_output: Whether the node keeps the output, and not the input.
+        kernel: The rule's native kernel, or None to run its own function.
+        batch_axis: The axis that separates samples, or None.
+        gradient_of: What the user differentiates, or None.
+        active: Whether the schedule is running: a bool or a boolean tensor.
+    """
+
+    run: Callable[[Tensor], Tensor]
+    rule: Rule
+    bounds: Bounds
+    inplace: bool
+    keep_output: bool
+    kernel: Kernel | None
+    batch_axis: int | None
+    gradient_of: GradientOf | None
+    active: Any
+
+    def backward(self, z: Tensor, g: Tensor) -> Tensor:
+        """Return the gradient that passes, from what was kept and the incoming gradient."""
+        bounds = rounded(self.bounds, g.dtype)
+        if self.kernel is None:
+            return run_rule(
+                self.rule,
+                z,
+                g,
+                bounds=bounds,
+                batch_axis=self.batch_axis,
+                gradient_of=self.gradient_of,
+                active=self.active,
+            )
+        if flips(self.rule, self.gradient_of):
+            return -self.kernel.run(-g, z, bounds=bounds, batch_axis=self.batch_axis)
+        return self.kernel.run(g, z, bounds=bounds, batch_axis=self.batch_axis)
+
+
+class RuleFunction(torch.autograd.Function):
+    """The node for eager mode: the cheapest form, which torch.func does not accept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: RuleCall) -> Tensor:
+        """Run the activation and keep what its backward needs."""
+        kept = x.clone() if call.inplace and not call.keep_output else x
+        y = call.run(x)
+        if call.inplace:
+            ctx.mark_dirty(x)
+        ctx.save_for_backward(y if call.keep_output else kept)
+        ctx.call = call
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        """Let the rule pass the gradient."""
+        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None
+
+
+class TransformableRuleFunction(torch.autograd.Function):
+    """The node for torch.func, which wants forward and setup apart; it costs twice as much."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, call: RuleCall) -> Tensor:
+        """Run the activation."""
+        return call.run(x.clone() if call.inplace else x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep what the backward needs."""
+        x, call = inputs
+        ctx.save_for_backward(output if call.keep_output else x)
+        ctx.call = call
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        """Let the rule pass the gradient."""
+        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Refuse forward mode, in which a rule has no meaning."""
+        raise NotImplementedError(
+            "A gradient rule is not a derivative and has no forward mode. Use reverse mode "
+            "(torch.func.grad, vjp or jacrev), or applied.paused() for the plain tangent."
+        )
+
+
+def apply_rule(x: Tensor, call: RuleCall) -> Tensor:
+    """Run an activation so that `call.rule` stands behind it; returns the activation's output."""
+    if not torch._C._are_functorch_transforms_active():
+        result: Tensor = RuleFunction.apply(x, call)
+        return result
+    y: Tensor = TransformableRuleFunction.apply(x, call)
+    return x.copy_(y) if call.inplace else y

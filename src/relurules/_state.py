@@ -1,0 +1,61 @@
+"""The moving parts of an applied rule: the step, and whether it is paused.
+
+`at(step)` and `paused()` hold for the code that runs inside them and for nobody else, so they
+live in a context variable and not in the object: two threads that evaluate one model at two
+steps do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+_steps: ContextVar[tuple[tuple[int, Any], ...]] = ContextVar("relurules_steps", default=())
+_paused: ContextVar[tuple[int, ...]] = ContextVar("relurules_paused", default=())
+
+
+class State:
+    """The step counter and the pause switch of one applied rule."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self.moved = False
+
+    @property
+    def step(self) -> Any:
+        """The step in force here: that of the innermost `at`, else the counter."""
+        for owner, step in reversed(_steps.get()):
+            if owner == id(self):
+                return step
+        return self._step
+
+    @property
+    def paused(self) -> bool:
+        """Whether the code that asks runs inside `pause`."""
+        return id(self) in _paused.get()
+
+    def advance(self, n: int, /) -> None:
+        """Move the counter by n steps."""
+        self._step += n
+        self.moved = True
+
+    @contextmanager
+    def at(self, step: Any, /) -> Iterator[None]:
+        """Hold the step at `step` inside the context."""
+        self.moved = True
+        token = _steps.set((*_steps.get(), (id(self), step)))
+        try:
+            yield
+        finally:
+            _steps.reset(token)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Give the plain gradient inside the context."""
+        token = _paused.set((*_paused.get(), id(self)))
+        try:
+            yield
+        finally:
+            _paused.reset(token)
