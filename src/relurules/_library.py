@@ -6,11 +6,13 @@ False, so it passes), and nothing is multiplied, so inf stays inf and -0.0 stays
 
 Boundaries follow each source, and exact zeros are common in real networks: `standard` and
 `guided` block x == lo and x == hi, as frameworks do; `redirected` lets them pass, as Lucid
-does, also after its schedule has ended.
+does, also after its schedule has ended. An infinite bound is no bound: behind a relu, x = inf
+passes, as it does in every framework's own gradient.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +44,9 @@ def filter_fn(blocks: Callable[..., Any], /) -> RuleFn:
 
 def _open_gate(x: Any, g: Any, *, bounds: Bounds, xp: Any) -> Any:
     lo, hi = bounds
-    return (x <= lo) | (x >= hi)
+    if hi == math.inf:  # no upper bound at all: x = inf passes, as in every framework's relu
+        return x <= lo
+    return x >= hi if lo == -math.inf else (x <= lo) | (x >= hi)
 
 
 def _closed_gate(x: Any, g: Any, *, bounds: Bounds, xp: Any) -> Any:

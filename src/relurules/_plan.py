@@ -67,7 +67,7 @@ class Plan:
         if _selected(self.exclude, site):
             return Decision(None, "in exclude=")
         for pattern, rule in self.choices:
-            if pattern == site.kind or fnmatchcase(site.name, pattern):
+            if pattern in ("*", site.kind) or fnmatchcase(site.name, pattern):
                 return _for_kind(rule, site)
         return Decision(None, "no key of the rule mapping fits")
 

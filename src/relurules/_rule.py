@@ -111,9 +111,10 @@ class Rule:
 
 def _contradictions(rule: Rule) -> list[str]:
     checks = [
+        (_is_name(rule.name), "the name must be a lower-case identifier such as 'guided'."),
         (
-            isinstance(rule.name, str) and rule.name.isidentifier() and rule.name.islower(),
-            "the name must be a lower-case identifier such as 'guided'.",
+            isinstance(rule.aliases, tuple) and all(map(_is_name, rule.aliases)),
+            f"aliases must be a tuple of lower-case identifiers, got {rule.aliases!r}.",
         ),
         (callable(rule.fn), f"fn must be callable, got {type(rule.fn).__name__}."),
         (
@@ -125,8 +126,8 @@ def _contradictions(rule: Rule) -> list[str]:
             f"scope must be 'element' or 'sample', got {rule.scope!r}.",
         ),
         (
-            rule.kinds is None or (bool(rule.kinds) and rule.kinds <= _KINDS),
-            f"kinds must be None or some of {sorted(_KINDS)}, got {rule.kinds!r}.",
+            rule.kinds is None or (isinstance(rule.kinds, frozenset) and _are_kinds(rule.kinds)),
+            f"kinds must be None or a frozenset of some of {sorted(_KINDS)}, got {rule.kinds!r}.",
         ),
         (
             rule.after is None or isinstance(rule.after, Rule),
@@ -134,6 +135,14 @@ def _contradictions(rule: Rule) -> list[str]:
         ),
     ]
     return [message for ok, message in checks if not ok]
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and name.islower()
+
+
+def _are_kinds(kinds: frozenset[str]) -> bool:
+    return bool(kinds) and kinds <= _KINDS
 
 
 def kind_of(bounds: Bounds, /) -> str:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from relurules import _library, _rule
 from relurules._rule import Bounds, GradientOf, Rule
 from relurules._schedule import Schedule, until
+from relurules.errors import InvalidRuleError
 
 __all__ = [
     "DTYPES",
@@ -59,7 +60,7 @@ def evaluate(
     """Return the gradient that any rule lets pass, computed by NumPy.
 
     Args:
-        rule: The rule.
+        rule: The rule; `standard` is taken instead where `rule.kinds` leaves such bounds out.
         x: The activation's input, of any shape and one of `DTYPES`.
         g: The incoming gradient, of the shape and dtype of x.
         bounds: `(lo, hi)` of the activation `clip(x, lo, hi)`; rounded to x's dtype first, as
@@ -76,16 +77,21 @@ def evaluate(
 
     Raises:
         TypeError: A dtype outside `DTYPES`, or two different ones.
-        ValueError: Two shapes, bounds that are not `lo < hi`, or no features beside the
-            batch axis.
+        ValueError: Two shapes, bounds that are not `lo < hi`, an unknown `gradient_of`, or no
+            features beside the batch axis.
+        InvalidRuleError: The rule does not keep the shape.
 
     Example:
         >>> evaluate(_library.leaky(slope=0.5), [-1.0, 1.0], [4.0, 4.0]).tolist()
         [2.0, 4.0]
     """
-    x, g = np.asarray(x), np.asarray(g)
+    x, g = _read_only(x), _read_only(g)
     _check(x, g)
-    with np.errstate(invalid="ignore", over="ignore"):
+    if gradient_of not in (None, "score", "loss"):
+        raise ValueError(f"gradient_of must be 'score', 'loss' or None; got {gradient_of!r}.")
+    if not rule.takes(_rule.kind_of(bounds)):
+        rule = _library.STANDARD
+    with np.errstate(all="ignore"):
         out = _rule.evaluate(
             rule,
             x,
@@ -97,11 +103,13 @@ def evaluate(
             active=bool(schedule.active(step)) if schedule else True,
             standard=_library.STANDARD,
         )
-    return np.array(out, dtype=g.dtype)
+        return _owned(out, g, rule)
 
 
 def standard(x: npt.ArrayLike, g: npt.ArrayLike, *, bounds: Bounds = RELU) -> Array:
     """Block x <= lo and x >= hi: the gradient of the activation itself.
+
+    An infinite bound is no bound, so x = inf passes a relu.
 
     Source: Simonyan, Vedaldi & Zisserman 2013, arXiv:1312.6034. Arguments as `evaluate`.
 
@@ -233,6 +241,22 @@ def identity(x: npt.ArrayLike, g: npt.ArrayLike, *, bounds: Bounds = RELU) -> Ar
         [1.0, -1.0]
     """
     return evaluate(_RULES["identity"], x, g, bounds=bounds)
+
+
+def _read_only(values: npt.ArrayLike) -> Array:
+    array = np.asarray(values).view()
+    array.flags.writeable = False  # a rule is pure; one that is not shall fail
+    return array
+
+
+def _owned(out: Any, g: Array, rule: Rule) -> Array:
+    if np.shape(out) != g.shape:
+        raise InvalidRuleError(
+            f"Rule {rule.name!r} returned shape {np.shape(out)} for a gradient of shape "
+            f"{g.shape}; a rule keeps the shape."
+        )
+    # The cast is for bfloat16 alone, of which NumPy makes float32 when a rule computes.
+    return np.array(out, dtype=g.dtype)
 
 
 def _check(x: Array, g: Array) -> None:

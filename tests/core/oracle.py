@@ -56,10 +56,15 @@ def replicates(name: str, *, sample: bool = False) -> Callable[[Callable[..., An
     return register
 
 
+def closed(x: float, lo: float, hi: float) -> bool:
+    """Whether the activation is flat at x; a bound that is infinite is none."""
+    return (x <= lo and lo != -math.inf) or (x >= hi and hi != math.inf)
+
+
 @replicates("standard")
 def standard(x: float, g: float, lo: float, hi: float, **_: Any) -> Result:
     """The derivative of clip(x, lo, hi) on the open interval."""
-    if x <= lo or x >= hi:
+    if closed(x, lo, hi):
         return 0.0
     return KEEP
 
@@ -75,7 +80,7 @@ def deconv(x: float, g: float, lo: float, hi: float, **_: Any) -> Result:
 @replicates("guided")
 def guided(x: float, g: float, lo: float, hi: float, **_: Any) -> Result:
     """Springenberg et al.: both masks, that of the forward and that of the backward pass."""
-    if x <= lo or x >= hi or g <= 0:
+    if closed(x, lo, hi) or g <= 0:
         return 0.0
     return KEEP
 
@@ -168,6 +173,10 @@ def bits(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
+def smallest_normal(dtype: np.dtype[Any]) -> float:
+    return float(finfo(dtype).smallest_normal)
+
+
 def exact(value: float, dtype: np.dtype[Any]) -> Array:
     """Return a Python float in `dtype`, rounded once."""
     with np.errstate(all="ignore"):
@@ -189,16 +198,20 @@ def sign_bit(dtype: np.dtype[Any]) -> Any:
     return bits(np.array(-0.0, dtype))[()]
 
 
+def magnitude(array: Array) -> Array:
+    """Return the bits of |array|; they are ordered as its values are, NaN last."""
+    return bits(array) & ~sign_bit(array.dtype)
+
+
 def order(array: Array) -> Array:
     """Return integers that are ordered as the values are, 0 for both zeros; not for NaN."""
-    magnitude = (bits(array) & ~sign_bit(array.dtype)).astype(np.int64)
-    return np.where(bits(array) & sign_bit(array.dtype), -magnitude, magnitude)
+    size = magnitude(array).astype(np.int64)
+    return np.where(bits(array) & sign_bit(array.dtype), -size, size)
 
 
 def is_nan(array: Array) -> Any:
     """Return where the array is NaN, by its bits."""
-    infinity = bits(np.array(np.inf, array.dtype))
-    return (bits(array) & ~sign_bit(array.dtype)) > infinity
+    return magnitude(array) > bits(np.array(np.inf, array.dtype))
 
 
 def outside(x: Array, bounds: Bounds) -> Any:
@@ -224,6 +237,24 @@ def same(actual: Array, expected: Array, *, ulps: int = 0) -> bool:
     return bool(np.all(matches(actual, expected, ulps=ulps)))
 
 
+def blocks(name: str, x: Array, g: Array, bounds: Bounds) -> Any:
+    """Return what a filter rule blocks, from the order of the bits; each element a sample."""
+    lo, hi = (order(exact(bound, x.dtype)) for bound in bounds)
+    at, sign = order(x), order(g)
+    x_ok, g_ok = ~is_nan(x), ~is_nan(g)
+    low, high = bool(np.isfinite(bounds[0])), bool(np.isfinite(bounds[1]))
+    gate, negative = ((at <= lo) & low | (at >= hi) & high) & x_ok, (sign <= 0) & g_ok
+    further_out = ((at < lo) & (sign > 0) | (at > hi) & (sign < 0)) & x_ok & g_ok
+    table = {
+        "standard": gate,
+        "deconv": negative,
+        "guided": gate | negative,
+        "identity": np.zeros_like(gate),
+        "redirected": further_out,
+    }
+    return table[name]
+
+
 # --- What to try -------------------------------------------------------------------------
 
 
@@ -239,9 +270,8 @@ class Case(NamedTuple):
 @functools.cache
 def specials(dtype: np.dtype[Any]) -> Array:
     """Return the values at which rules go wrong, of both signs; NaN quiet and signalling."""
-    info = finfo(dtype)
-    edges = [float(info.smallest_normal), 0.1, 0.3, 1.0, 6.0]
-    plain = [0.0, 7.0, 100.0, float(info.max), math.inf]
+    edges = [smallest_normal(dtype), 0.1, 0.3, 1.0, 6.0]
+    plain = [0.0, 7.0, 100.0, float(finfo(dtype).max), math.inf]
     quiet, infinity = _pattern(math.nan, dtype), _pattern(math.inf, dtype)
     patterns = [_pattern(value, dtype) for value in plain]
     patterns += [_pattern(edge, dtype) + step for edge in edges for step in (-1, 0, 1)]
@@ -251,7 +281,7 @@ def specials(dtype: np.dtype[Any]) -> Array:
 
 
 def _pattern(value: float, dtype: np.dtype[Any]) -> int:
-    return int(bits(exact(abs(value), dtype)) & ~sign_bit(dtype))
+    return int(magnitude(exact(value, dtype)))
 
 
 def pairs(dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -300,6 +330,18 @@ def inputs(dtype: np.dtype[Any], bounds: Bounds) -> Iterator[Case]:
         if batch_axis:
             x, g = np.moveaxis(x, 0, batch_axis), np.moveaxis(g, 0, batch_axis)
         yield Case(x, g, batch_axis, step)
+
+
+def every_pattern(dtype: np.dtype[Any]) -> Array:
+    """Return every value of a 16-bit dtype."""
+    return np.arange(2**16, dtype=np.uint16).view(dtype)
+
+
+def sweeps(dtype: np.dtype[Any]) -> list[tuple[Array, Array]]:
+    """Return every x with the special g, and every g with the special x, of a 16-bit dtype."""
+    every, special = every_pattern(dtype)[:, None], specials(dtype)[None, :]
+    every, special = (np.ascontiguousarray(a) for a in np.broadcast_arrays(every, special))
+    return [(every, special), (special, every)]
 
 
 @functools.cache

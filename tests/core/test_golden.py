@@ -74,15 +74,11 @@ def cause(key: str, row: int, phase: str) -> str:
 def square_is_lost(value: Any) -> bool:
     """Return whether value**2, as TensorFlow computes it, is 0."""
     square = oracle.rounded(float(value) * float(value), value.dtype)
-    return square < (smallest_normal(value.dtype) if flushes(value.dtype) else math.ulp(0))
+    return square < (oracle.smallest_normal(value.dtype) if flushes(value.dtype) else math.ulp(0))
 
 
 def is_subnormal(value: Any) -> bool:
-    return 0 < abs(float(value)) < smallest_normal(value.dtype)
-
-
-def smallest_normal(dtype: np.dtype[Any]) -> float:
-    return float(oracle.finfo(dtype).smallest_normal)
+    return 0 < abs(float(value)) < oracle.smallest_normal(value.dtype)
 
 
 def flushes(dtype: np.dtype[Any]) -> bool:

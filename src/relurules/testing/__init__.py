@@ -1,0 +1,2 @@
+from relurules.testing._known import KnownFailure
+from relurules.testing._case import BackendCase, Mode, Pull
