@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 
 from relurules.explain import Classifier, ExplainError, Visualisation, load_image, wake
 
@@ -71,3 +74,11 @@ def test_a_unit_that_is_not_there(
 ) -> None:
     with pytest.raises(ExplainError, match=message):
         wake(classifier, "redirected", layer=layer, channel=channel, steps=1, size=32)
+
+
+def test_a_layer_that_is_never_called(classifier: Classifier) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU6())
+    network[0].spare = nn.ReLU6()
+    tiny = replace(classifier, network=network.requires_grad_(False))
+    with pytest.raises(ExplainError, match=r"does not call its layer '0.spare'"):
+        wake(tiny, "redirected", layer="0.spare", channel=0, steps=1, size=32)

@@ -63,7 +63,7 @@ def wake_picture(visualisations: Sequence[Visualisation], *, until: int, title: 
 
 
 def signed(gradient: Tensor) -> Tensor:
-    """Map a gradient to colours: 0 is mid grey, its large values reach black and full."""
+    """Map a gradient to colours: 0 is mid grey, the largest are full or none."""
     return (0.5 + 0.5 * gradient / _percentile(gradient.abs(), _SIGNED_PERCENTILE)).clamp(0, 1)
 
 

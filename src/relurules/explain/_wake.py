@@ -89,7 +89,7 @@ def wake(
 
             def excitement() -> Tensor:
                 model(classifier.normalise(view(canvas.pixels(), generator))[None])
-                return _channel(outputs.pop(), channel, layer).mean()
+                return _channel(outputs, channel, layer).mean()
 
             objective = tuple(_ascend(excitement, optimiser) for _ in progress(range(steps)))
     return Visualisation(rule=rule, image=canvas.pixels().detach(), objective=objective)
@@ -106,10 +106,13 @@ def _ascend(objective: Callable[[], Tensor], optimiser: torch.optim.Optimizer) -
 
 @contextmanager
 def _outputs(network: nn.Module, layer: str) -> Iterator[list[Tensor]]:
-    """Collect what a layer gives, call by call."""
+    """Keep what a layer gave in its last call, as the only item of a list."""
     outputs: list[Tensor] = []
-    module = _submodule(network, layer)
-    handle = module.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+
+    def keep(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+        outputs[:] = [output]
+
+    handle = _submodule(network, layer).register_forward_hook(keep)
     try:
         yield outputs
     finally:
@@ -124,7 +127,10 @@ def _submodule(network: nn.Module, layer: str) -> nn.Module:
     raise ExplainError(f"The network has no layer {layer!r}{hint}")
 
 
-def _channel(output: Tensor, channel: int, layer: str) -> Tensor:
+def _channel(outputs: list[Tensor], channel: int, layer: str) -> Tensor:
+    if not outputs:
+        raise ExplainError(f"The network does not call its layer {layer!r}; name another.")
+    (output,) = outputs
     if 0 <= channel < output.shape[1]:
         return output[:, channel]
     raise ExplainError(f"{layer!r} has channels 0 to {output.shape[1] - 1}, not {channel}.")

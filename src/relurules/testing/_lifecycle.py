@@ -12,15 +12,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from relurules._applied import Applied
 from relurules._rule import kind_of
 from relurules._schedule import until
 from relurules.errors import NoActivationError
 from relurules.testing._check import Setting
 from relurules.testing._probe import (
     DECONV,
+    FAILING,
+    GUIDED,
     IDENTITY,
     PLAIN,
     REDIRECTED,
+    REDIRECTED_RELU6,
     DeliberateError,
     G,
     Probe,
@@ -47,8 +51,9 @@ def apply_and_restore(at: Setting) -> int:
 def remove_is_idempotent(at: Setting) -> int:
     """`remove()` restores, and once more does nothing."""
     probe = Probe.new(at.case)
-    applied, other = probe.apply(DECONV), probe.apply(IDENTITY)
+    applied = probe.apply(DECONV)
     gradient(at.case, applied.model)
+    other = probe.apply(IDENTITY)
     gradient(at.case, other.model)
     applied.remove()
     applied.remove()
@@ -74,15 +79,15 @@ def removed_in_any_order(at: Setting) -> int:
 
 def _leave(at: Setting, order: tuple[int, ...]) -> int:
     probe, rules = Probe.new(at.case), (DECONV, PLAIN, IDENTITY)
-    applied, model = [], probe.model
+    applied: list[Applied] = []
     for rule in rules:
-        applied.append(probe.apply(rule, model))
-        model = applied[-1].model
-        gradient(at.case, model)
-    for position in order:
-        if 2 in order[order.index(position) :]:  # the innermost is still in force
-            probe.assert_rules(model, (IDENTITY,), f"with rules leaving in the order {order}")
-        applied[position].remove()
+        applied.append(probe.apply(rule, applied[-1].model if applied else None))
+        gradient(at.case, applied[-1].model)
+    for left in range(3):
+        innermost = max(order[left:])
+        when = f"with {left} of three rules gone, in the order {order}"
+        probe.assert_rules(applied[innermost].model, (rules[innermost],), when)
+        applied[order[left]].remove()
     return probe.assert_plain(f"after three rules left in the order {order}")
 
 
@@ -98,7 +103,7 @@ def restored_after_an_exception(at: Setting) -> int:
 def errors_get_through(at: Setting) -> int:
     """An error inside a rule reaches the user, and leaves nothing behind."""
     probe = Probe.new(at.case)
-    with raises("an error in a rule", DeliberateError), probe.apply(_FAILING) as model:
+    with raises("an error in a rule", DeliberateError), probe.apply(FAILING) as model:
         gradient(at.case, model)
     return probe.assert_plain("after an exception in a rule")
 
@@ -211,8 +216,7 @@ def several_sites(at: Setting) -> int:
     """Every activation of a model takes the rule, one after the other."""
     probe = Probe.new(at.case, *_CHAIN)
     with probe.apply("guided") as model:
-        rules = (at.rules_by_name["guided"],) * 2
-        return probe.assert_rules(model, rules, "of two activations in a row")
+        return probe.assert_rules(model, (GUIDED, GUIDED), "of two activations in a row")
 
 
 def rules_by_kind(at: Setting) -> int:
@@ -241,9 +245,9 @@ def selected_sites(at: Setting) -> int:
 
 def rule_of_a_kind(at: Setting) -> int:
     """A rule that is for relu6 leaves other kinds their own gradient."""
-    probe, rule = Probe.new(at.case, *_CHAIN), at.rules_by_name["redirected_relu6"]
-    with probe.apply(rule) as model:
-        return probe.assert_rules(model, (rule, PLAIN), "of a relu6 and a hardtanh")
+    probe = Probe.new(at.case, *_CHAIN)
+    with probe.apply(REDIRECTED_RELU6) as model:
+        return probe.assert_rules(model, (REDIRECTED_RELU6, PLAIN), "of a relu6 and a hardtanh")
 
 
 def report_is_true(at: Setting) -> int:
@@ -265,7 +269,7 @@ def never_silent(at: Setting) -> int:
     empty, relu = at.case.model(), at.case.model(RELU)
     for what, model, rule, options in (
         ("a model without activations", empty, DECONV, {}),
-        ("a relu under a rule for relu6", relu, at.rules_by_name["redirected_relu6"], {}),
+        ("a relu under a rule for relu6", relu, REDIRECTED_RELU6, {}),
         ("a model whose sites are excluded", relu, DECONV, {"exclude": "*"}),
     ):
         probe = Probe(at.case, (RELU,), model, gradient(at.case, model))

@@ -26,11 +26,20 @@ G = np.array([[1.0, -2.0, 3.0, -4.0], [-1.0, 2.0, -3.0, 4.0]], np.float32)
 PLAIN = relurules.rule("standard")
 DECONV = relurules.rule("deconv")
 IDENTITY = relurules.rule("identity")
+GUIDED = relurules.rule("guided")
 REDIRECTED = relurules.rule("redirected")
+REDIRECTED_RELU6 = relurules.rule("redirected_relu6")
 
 
 class DeliberateError(Exception):
     """Raised by the kit, to see what becomes of it."""
+
+
+def _fail(x: Any, g: Any, *, bounds: Bounds, xp: Any) -> Any:
+    raise DeliberateError
+
+
+FAILING = Rule(name="failing", fn=_fail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,11 @@ def refusal(at: Setting) -> int:
     """The error is of the kind the table says, and the model is plain afterwards."""
     wrong: Refusal = at.part
     probe = Probe.new(at.case)
-    x = -np.ones(wrong.shape, np.float32)
-    with raises(f"{wrong.rule!r} with {wrong.options}", *wrong.error, match=wrong.match):
-        with probe.apply(wrong.rule, **wrong.options) as model:
-            _, pull = at.case.pullback(model, x, mode="eager")
-            pull(x)
+    x = np.full(wrong.shape, -1, np.float32)
+    expecting = raises(f"{wrong.rule!r} with {wrong.options}", *wrong.error, match=wrong.match)
+    with expecting, probe.apply(wrong.rule, **wrong.options) as model:
+        _, pull = at.case.pullback(model, x, mode="eager")
+        pull(x)
     return probe.assert_plain("after the error")
 
 
@@ -86,7 +86,7 @@ def one_sample_of_any_rank(at: Setting) -> int:
     """With `batch_axis=None` rules over samples take every rank."""
     count = 0
     for rank in range(5):
-        x = -np.ones((2,) * rank, np.float32)
+        x = np.full((2,) * rank, -1, np.float32)
         y, dx = run(at.case, Trial(rule=REDIRECTED, x=x, g=x, batch_axis=None))
         if not (y.shape == dx.shape == x.shape and (dx == x).all()):
             raise AssertionError(f"redirected with batch_axis=None on rank {rank}: got {dx!r}")

@@ -31,7 +31,7 @@ SIZES = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 1000, 409
 _MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 _EDGES = (0.1, 0.3, 1.0, 6.0)
 _PLAIN = (7.0, 100.0)
-_NEIGHBOURS = (-100.0, 0.2, 100.0)
+_NEIGHBOURS = ((-100.0, 0.0), (-100.0, 1.0), (0.2, 1.0), (100.0, 1.0))
 
 
 def bounds_for(rule: Rule, /) -> tuple[Bounds, ...]:
@@ -59,15 +59,20 @@ def signed(patterns: Array, dtype: str, /) -> Array:
     return result
 
 
-def grids(dtype: str, /) -> Iterator[Pair]:
-    """Yield every pair of special values, alone and beside each kind of neighbour."""
+@functools.cache
+def grid(dtype: str, /) -> Pair:
+    """Return every pair of special values as samples, beside each kind of neighbours.
+
+    Neighbours without a gradient, that die below the bounds, that live within them, and that
+    are above: what is right for a pair may depend on them, and must not where it should not.
+    """
     values = specials(dtype)
     x, g = np.repeat(values, len(values))[:, None], np.tile(values, len(values))[:, None]
-    yield x, g
     one = np.ones_like(g)
-    for neighbour in _NEIGHBOURS:
-        beside = one * one.dtype.type(neighbour)
-        yield np.hstack([x, beside, beside]), np.hstack([g, -one, one])
+    beside = [(one * one.dtype.type(at), one * one.dtype.type(of)) for at, of in _NEIGHBOURS]
+    rows = [(np.hstack([x, a, a]), np.hstack([g, -b, b])) for a, b in beside]
+    xs, gs = zip(*rows, strict=True)
+    return np.vstack(xs), np.vstack(gs)
 
 
 def sweeps(dtype: str, /) -> Iterator[Pair]:

@@ -53,11 +53,11 @@ def audit(ledger: Ledger, output: Any, boundary: frozenset[Any]) -> None:
         name = type(node).__name__
         if name in _NODES:
             if LEFT_ALONE not in node.metadata:
-                ledger.add("missed", _NODES[name], name, _MISSED)
+                ledger.found("missed", _NODES[name], name, _MISSED)
         elif name in _OPAQUE:
-            ledger.add("opaque", name, "autograd node", _OPAQUE[name])
+            ledger.found("opaque", name, "autograd node", _OPAQUE[name])
         elif _is_foreign_function(node):
-            ledger.add("opaque", name.removesuffix("Backward"), "autograd function", _FUNCTION)
+            ledger.found("opaque", name.removesuffix("Backward"), "autograd function", _FUNCTION)
 
 
 def boundary_of(inputs: Any) -> frozenset[Any]:

@@ -55,7 +55,7 @@ class TorchAttachment:
         self._mode = Interceptor(plan, self._ledger)
         self._running: list[frozenset[Any] | None] = []
         self._gates_told = False
-        self._has_fast_path = any(isinstance(m, _FAST_PATHS) for m in model.modules())
+        self._has_fast_path = any(isinstance(m, _FAST_PATHS) for m in self._ledger.paths)
         self._handles: list[Any] = [
             model.register_forward_pre_hook(_Enter(self), with_kwargs=True),
             model.register_forward_hook(_Leave(self), always_call=True),
@@ -77,7 +77,7 @@ class TorchAttachment:
 
     def report(self) -> Report:
         """Return what was reached and what was not, so far."""
-        return self._ledger.report("torch")
+        return self._ledger.report()
 
     def follow(self, optimizer: Any, advance: Callable[[], None], /) -> None:
         """Call `advance` after each step of `optimizer`."""
@@ -125,7 +125,7 @@ class TorchAttachment:
         if threading.get_ident() != self._thread or not self._running or self._running[-1] is None:
             return output
         place = (module, type(module).forward.__code__, -1)
-        return self._mode.behind(inputs[0], place, bounds, output, type(module).__name__)
+        return self._mode.behind(inputs[0], place, bounds, output)
 
     def _leave_mode(self) -> frozenset[Any] | None:
         boundary = self._running.pop()
@@ -134,7 +134,7 @@ class TorchAttachment:
         return boundary
 
     def _judge(self) -> None:
-        if not self._ledger.changed:
+        if self._ledger.is_fine or not self._ledger.changed:
             return
         report = self.report()
         judge(report, self._plan)
@@ -150,10 +150,10 @@ class TorchAttachment:
         return torch.is_grad_enabled() or not self._has_fast_path
 
     def _scan(self) -> None:
-        for path, module in self._ledger.modules():
+        for module, path in self._ledger.paths.items():
             if isinstance(module, torch.jit.ScriptModule):
                 if detail := hidden_activations(module):
-                    self._ledger.add("opaque", path, "TorchScript", detail)
+                    self._ledger.found("opaque", path, "TorchScript", detail)
             elif not type(module).__module__.startswith("torch."):
                 bounds = recognise("torch", module)
                 if bounds is not None:

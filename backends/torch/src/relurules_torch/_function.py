@@ -9,25 +9,29 @@ rule without such a kernel needs the input always.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 from relurules.backend import Bounds, GradientOf, Rule, flips
 
 from relurules_torch._kernels import Kernel, Tensor, rounded, run_rule
 
+Run: TypeAlias = Callable[[Tensor], Tensor]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_EXACT = frozenset({0.0, 6.0, -math.inf, math.inf})
+
+
+@dataclass(slots=True, kw_only=True)
 class RuleCall:
-    """One call of an activation under a rule: everything its node needs but tensors.
+    """How the backward of one activation runs: everything its node needs but tensors.
 
     Attributes:
-        run: Runs the activation itself on a tensor.
         rule: The rule in force.
         bounds: `(lo, hi)` of the activation.
-        inplace: Whether `run` changes its input.
+        inplace: Whether the activation changes its input.
         keep_output: Whether the node keeps the output, and not the input.
         kernel: The rule's native kernel, or None to run its own function.
         batch_axis: The axis that separates samples, or None.
@@ -35,7 +39,6 @@ class RuleCall:
         active: Whether the schedule is running: a bool or a boolean tensor.
     """
 
-    run: Callable[[Tensor], Tensor]
     rule: Rule
     bounds: Bounds
     inplace: bool
@@ -44,33 +47,42 @@ class RuleCall:
     batch_axis: int | None
     gradient_of: GradientOf | None
     active: Any
+    _flips: bool = field(init=False)
+    _is_exact: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._flips = flips(self.rule, self.gradient_of)
+        self._is_exact = _EXACT.issuperset(self.bounds)
 
     def backward(self, z: Tensor, g: Tensor) -> Tensor:
         """Return the gradient that passes, from what was kept and the incoming gradient."""
-        bounds = rounded(self.bounds, g.dtype)
+        bounds = self.bounds if self._is_exact else rounded(self.bounds, g.dtype)
         if self.kernel is None:
-            return run_rule(
-                self.rule,
-                z,
-                g,
-                bounds=bounds,
-                batch_axis=self.batch_axis,
-                gradient_of=self.gradient_of,
-                active=self.active,
-            )
-        if flips(self.rule, self.gradient_of):
+            return self._run_rule(z, g, bounds)
+        if self._flips:
             return -self.kernel.run(-g, z, bounds=bounds, batch_axis=self.batch_axis)
         return self.kernel.run(g, z, bounds=bounds, batch_axis=self.batch_axis)
+
+    def _run_rule(self, x: Tensor, g: Tensor, bounds: Bounds) -> Tensor:
+        return run_rule(
+            self.rule,
+            x,
+            g,
+            bounds=bounds,
+            batch_axis=self.batch_axis,
+            gradient_of=self.gradient_of,
+            active=self.active if self.active is not False else True,
+        )
 
 
 class RuleFunction(torch.autograd.Function):
     """The node for eager mode: the cheapest form, which torch.func does not accept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, call: RuleCall) -> Tensor:
+    def forward(ctx: Any, x: Tensor, run: Run, call: RuleCall) -> Tensor:
         """Run the activation and keep what its backward needs."""
         kept = x.clone() if call.inplace and not call.keep_output else x
-        y = call.run(x)
+        y = run(x)
         if call.inplace:
             ctx.mark_dirty(x)
         ctx.save_for_backward(y if call.keep_output else kept)
@@ -78,9 +90,9 @@ class RuleFunction(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         """Let the rule pass the gradient."""
-        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None
+        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None, None
 
 
 class TransformableRuleFunction(torch.autograd.Function):
@@ -89,21 +101,21 @@ class TransformableRuleFunction(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, call: RuleCall) -> Tensor:
+    def forward(x: Tensor, run: Run, call: RuleCall) -> Tensor:
         """Run the activation."""
-        return call.run(x.clone() if call.inplace else x)
+        return run(x.clone() if call.inplace else x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """Keep what the backward needs."""
-        x, call = inputs
+        x, _, call = inputs
         ctx.save_for_backward(output if call.keep_output else x)
         ctx.call = call
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         """Let the rule pass the gradient."""
-        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None
+        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -114,10 +126,10 @@ class TransformableRuleFunction(torch.autograd.Function):
         )
 
 
-def apply_rule(x: Tensor, call: RuleCall) -> Tensor:
+def apply_rule(x: Tensor, run: Run, call: RuleCall) -> Tensor:
     """Run an activation so that `call.rule` stands behind it; returns the activation's output."""
     if not torch._C._are_functorch_transforms_active():
-        result: Tensor = RuleFunction.apply(x, call)
+        result: Tensor = RuleFunction.apply(x, run, call)
         return result
-    y: Tensor = TransformableRuleFunction.apply(x, call)
+    y: Tensor = TransformableRuleFunction.apply(x, run, call)
     return x.copy_(y) if call.inplace else y

@@ -7,17 +7,17 @@ it passes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import torch
 from relurules.backend import Bounds, Plan, Rule
 from torch.overrides import TorchFunctionMode
 
-from relurules_torch._function import RuleCall, apply_rule
-from relurules_torch._kernels import Kernel, Tensor, kernel_of
-from relurules_torch._ledger import Ledger, Place
-from relurules_torch._operations import OPERATIONS, Operation, is_inplace, looks_like_gate
+from relurules_torch._function import Run, RuleCall, apply_rule
+from relurules_torch._kernels import Tensor, kernel_of
+from relurules_torch._ledger import Entry, Ledger, Place
+from relurules_torch._operations import OPERATIONS, Operation, input_of, looks_like_gate
 
 LEFT_ALONE = "relurules_left_alone"
 """Marks the autograd node of an activation that keeps its own gradient on purpose."""
@@ -30,76 +30,91 @@ _DETAILS = {
 }
 
 
-class Interceptor(TorchFunctionMode):  # type: ignore[misc]
+class Interceptor(TorchFunctionMode):
     """Puts the rule behind each activation that runs inside this mode."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         super().__init__()
         self._plan = plan
         self._ledger = ledger
-        self._kernels: dict[Rule, Kernel | None] = {}
+        self._known: dict[tuple[Any, Place], Entry] = {}
+        self._calls: dict[Any, RuleCall] = {}
         self.active: Any = True
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run `func`, with the rule behind it where it is an activation of the model."""
-        kwargs = kwargs or {}
         operation = OPERATIONS.get(func)
-        if operation is None:
-            return func(*args, **kwargs)
-        place = self._ledger.place(2)
-        if place is None:  # not this model's: a mode left behind by a KeyboardInterrupt
-            return func(*args, **kwargs)
-        return self._intercept(func, operation, place, args, kwargs)
+        place = None if operation is None else self._ledger.place(2)
+        if operation is None or place is None:
+            # no activation, or not this model's: a mode left behind by a KeyboardInterrupt
+            return func(*args, **(kwargs or {}))
+        entry = self._known.get((func, place))
+        if entry is None:
+            return self._meet(func, operation, place, args, kwargs or {})
+        entry.calls += 1
+        return self._run(entry, func, operation, args, kwargs or {})
 
-    def behind(self, x: Tensor, place: Place, bounds: Bounds, output: Tensor, op: str) -> Tensor:
+    def behind(self, x: Tensor, place: Place, bounds: Bounds, output: Tensor) -> Tensor:
         """Put the rule behind an activation that ran already and gave `output`."""
-        entry = self._ledger.site(place, op, bounds)
-        if entry.decision is None or entry.decision.rule is None:
+        entry = self._ledger.site(place, type(place[0]).__name__, bounds)
+        entry.calls += 1
+        if entry.decision.rule is None or not _is_differentiated(x):
             return output
         value = output.detach()
-        return apply_rule(x, self._call(entry.decision.rule, bounds, lambda _: value))
+        return apply_rule(x, lambda _: value, self._prepare(x, entry))
 
-    def _intercept(
+    def _meet(
         self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any
     ) -> Any:
-        arguments = operation.arguments(args, kwargs)
-        bounds = operation.bounds(arguments)
+        bounds = operation.bounds(args, kwargs)
         wanted = operation.status == "site" or self._plan.match == "structural"
         if bounds is None or not wanted:
-            self._note(place, operation, arguments)
+            self._note(operation, place, args, kwargs)
             return func(*args, **kwargs)
         entry = self._ledger.site(place, operation.name, bounds)
-        x = arguments["input"]
-        if entry.decision is None or entry.decision.rule is None or not isinstance(x, Tensor):
+        entry.calls += 1
+        if operation.has_fixed_bounds:
+            self._known[func, place] = entry
+        return self._run(entry, func, operation, args, kwargs)
+
+    def _run(
+        self, entry: Entry, func: Any, operation: Operation, args: Any, kwargs: Any
+    ) -> Any:
+        x = input_of(args, kwargs)
+        if entry.decision.rule is None or not isinstance(x, Tensor):
             return _left_alone(func(*args, **kwargs))
-        run = _quietly(func, args, kwargs)
+        inplace = operation.is_inplace(args, kwargs)
+        run = _runner(func, args, kwargs)
         if not _is_differentiated(x):
             return run(x)
-        call = self._call(
-            entry.decision.rule,
-            bounds,
-            run,
-            inplace=is_inplace(func, arguments),
-            saves_output=operation.saves_output,
-        )
-        return apply_rule(x, self._checked(x, call))
+        call = self._prepare(x, entry, inplace=inplace, saves_output=operation.saves_output)
+        return apply_rule(x, run, call)
 
-    def _call(
-        self,
-        rule: Rule,
-        bounds: Bounds,
-        run: Callable[[Tensor], Tensor],
-        *,
-        inplace: bool = False,
-        saves_output: bool = False,
+    def _prepare(
+        self, x: Tensor, entry: Entry, *, inplace: bool = False, saves_output: bool = False
     ) -> RuleCall:
-        if isinstance(self.active, bool) and not self.active:
+        call = entry.prepared
+        if call is None or call.active is not self.active or call.inplace is not inplace:
+            call = entry.prepared = self._describe(entry, inplace, saves_output)
+        if call.rule.scope == "sample":
+            _check_samples(x, call.rule, call.batch_axis)
+        return call
+
+    def _describe(self, entry: Entry, inplace: bool, saves_output: bool) -> RuleCall:  # noqa: FBT001
+        rule = entry.decision.rule or self._plan.standard
+        if self.active is False:
             rule = rule.after or self._plan.standard
-        kernel = self._kernel(rule) if isinstance(self.active, bool) else None
+        key = (id(rule), entry.site.bounds, inplace, saves_output)
+        call = self._calls.get(key)
+        if call is None or call.active is not self.active:
+            call = self._calls[key] = self._new_call(rule, *key[1:])
+        return call
+
+    def _new_call(self, rule: Rule, bounds: Bounds, inplace: bool, saves_output: bool) -> RuleCall:  # noqa: FBT001
+        kernel = kernel_of(rule) if isinstance(self.active, bool) else None
         return RuleCall(
-            run=run,
             rule=rule,
             bounds=bounds,
             inplace=inplace,
@@ -107,26 +122,11 @@ class Interceptor(TorchFunctionMode):  # type: ignore[misc]
             kernel=kernel,
             batch_axis=self._plan.batch_axis,
             gradient_of=self._plan.gradient_of,
-            active=True if isinstance(self.active, bool) else self.active,
+            active=self.active,
         )
 
-    def _kernel(self, rule: Rule) -> Kernel | None:
-        if rule not in self._kernels:
-            self._kernels[rule] = kernel_of(rule)
-        return self._kernels[rule]
-
-    def _checked(self, x: Tensor, call: RuleCall) -> RuleCall:
-        call.rule.check_rank(x.dim(), call.batch_axis)
-        if call.rule.scope == "sample" and call.batch_axis is not None and _is_mapped(x):
-            raise ValueError(
-                f"Rule {call.rule.name!r} looks at whole samples, and inside torch.func.vmap "
-                f"axis {call.batch_axis} of an activation is no batch. Pass batch_axis=None to "
-                "relurules.apply, which makes each mapped example one sample."
-            )
-        return call
-
-    def _note(self, place: Place, operation: Operation, arguments: dict[str, Any]) -> None:
-        if operation.status == "gate" and not looks_like_gate(operation, arguments):
+    def _note(self, operation: Operation, place: Place, args: Any, kwargs: Any) -> None:
+        if operation.status == "gate" and not looks_like_gate(operation, args, kwargs):
             return
         status = "missed" if operation.status == "site" else operation.status
         self._ledger.note(place, status, operation.name, _DETAILS[operation.status])
@@ -142,7 +142,17 @@ def _left_alone(output: Any) -> Any:
 def _is_differentiated(x: Tensor) -> bool:
     if torch._C._are_functorch_transforms_active():
         return True
-    return bool(torch.is_grad_enabled() and x.requires_grad)
+    return x.requires_grad and torch.is_grad_enabled()
+
+
+def _check_samples(x: Tensor, rule: Rule, batch_axis: int | None) -> None:
+    rule.check_rank(x.dim(), batch_axis)
+    if batch_axis is not None and _is_mapped(x):
+        raise ValueError(
+            f"Rule {rule.name!r} looks at whole samples, and inside torch.func.vmap axis "
+            f"{batch_axis} of an activation is no batch. Pass batch_axis=None to "
+            "relurules.apply, which makes each mapped example one sample."
+        )
 
 
 def _is_mapped(x: Tensor) -> bool:
@@ -152,17 +162,23 @@ def _is_mapped(x: Tensor) -> bool:
     return bool(functorch.is_batchedtensor(x))
 
 
-def _quietly(func: Any, args: Any, kwargs: Any) -> Callable[[Tensor], Tensor]:
+def _runner(func: Any, args: Any, kwargs: Any) -> Run:
     """Return `func` as a function of its input that no outer rule sees: this one has won."""
+    run = functools.partial(_call_with_input, func, args, kwargs)
+    return _unseen(run) if torch._C._len_torch_function_stack() else run
 
-    def run(x: Tensor) -> Tensor:
-        named = {k: x if k in ("input", "self") else v for k, v in kwargs.items()}
-        positional = (x, *args[1:]) if args else ()
-        if type(x) is not Tensor:  # a subclass keeps its type only by its own __torch_function__
-            result: Tensor = func(*positional, **named)
-            return result
+
+def _call_with_input(func: Any, args: Any, kwargs: Any, x: Tensor) -> Any:
+    if args:
+        return func(x, *args[1:], **kwargs)
+    return func(**{key: x if key in ("input", "self") else v for key, v in kwargs.items()})
+
+
+def _unseen(run: Run) -> Run:
+    def quiet(x: Tensor) -> Tensor:
+        if type(x) is not Tensor and not isinstance(x, torch.nn.Parameter):
+            return run(x)  # a subclass keeps its type only through its own __torch_function__
         with torch._C.DisableTorchFunction():
-            result = func(*positional, **named)
-        return result
+            return run(x)
 
-    return run
+    return quiet

@@ -55,9 +55,12 @@ def deconv(g: Tensor, z: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) 
 
 def guided(g: Tensor, z: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) -> Tensor:
     """Block z <= lo, z >= hi and g <= 0."""
-    passed = standard(g, z, bounds=bounds)
-    if passed is g:  # nothing was computed, so this is not ours to change in place
-        return deconv(g, z, bounds=bounds)
+    lo, hi = bounds
+    if lo == -math.inf:  # no pass whose result would be ours to change in place
+        return deconv(standard(g, z, bounds=bounds), z, bounds=bounds)
+    passed = threshold_backward(g, z, lo)
+    if hi != math.inf:
+        passed = threshold_backward(passed, -z, -hi)
     return torch.threshold_(passed, 0, 0)
 
 

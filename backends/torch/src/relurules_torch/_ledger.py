@@ -10,26 +10,56 @@ with two calls.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from relurules.backend import Bounds, Decision, Plan, Report, Row, Site
 from torch import nn
 
+from relurules_torch._function import RuleCall
+
 Place: TypeAlias = tuple[nn.Module, CodeType, int]
 
 _ACTIVATIONS = "torch.nn.modules.activation"
+_FINE = frozenset({"replaced", "other"})
 
 
 @dataclass(slots=True)
 class Entry:
-    """One line of the ledger: a place in the model's code, and how often it ran."""
+    """An activation at one place in the model's code.
 
-    row: Row
-    decision: Decision | None = None
+    Attributes:
+        site: The activation.
+        decision: The rule it takes, or why it takes none.
+        calls: How often it ran.
+        prepared: How its last backward was to run, to be used again where it fits.
+    """
+
+    site: Site
+    decision: Decision
     calls: int = 0
+    prepared: RuleCall | None = None
+
+    def row(self, plan: Plan) -> Row:
+        """Return the report's row."""
+        return plan.row(self.site, self.decision, self.calls)
+
+
+@dataclass(slots=True)
+class Note:
+    """Something that was met and is no activation that a rule could take."""
+
+    status: Any
+    name: str
+    kind: str
+    detail: str
+    calls: int = 0
+
+    def row(self, plan: Plan) -> Row:
+        """Return the report's row."""
+        return Row(self.status, self.name, self.kind, self.calls, self.detail)
 
 
 class Ledger:
@@ -37,71 +67,75 @@ class Ledger:
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self._plan = plan
-        self._paths = {module: path for path, module in model.named_modules()}
-        self._entries: dict[Any, Entry] = {}
-        self._names = set(self._paths.values())
+        self.paths = {module: path for path, module in model.named_modules()}
+        self._lines: dict[Any, Entry | Note] = {}
+        self._names = set(self.paths.values())
+        self._statuses: set[Any] = set()
         self.changed = True
 
-    def place(self, depth: int = 2) -> Place | None:
+    @property
+    def is_fine(self) -> bool:
+        """Whether some activation took a rule and nothing met is worth a complaint."""
+        return "replaced" in self._statuses and self._statuses <= _FINE
+
+    def place(self, depth: int) -> Place | None:
         """Return which of the model's code is running, or None where none of it is."""
         frame = sys._getframe(depth)
-        while frame is not None:
-            names = frame.f_code.co_varnames
-            owner = frame.f_locals.get(names[0]) if names else None
-            if isinstance(owner, nn.Module) and owner in self._paths:
-                return owner, frame.f_code, frame.f_lasti
-            frame = frame.f_back  # type: ignore[assignment]
-        return None
+        return self._search(frame, _calls_it_self) or self._search(frame, _has_an_argument)
 
     def site(self, place: Place, op: str, bounds: Bounds) -> Entry:
-        """Return the entry of an activation, new or known, and count the call."""
+        """Return the entry of an activation, new or known."""
         key = (place, op, bounds)
-        entry = self._entries.get(key)
-        if entry is None:
+        entry = self._lines.get(key)
+        if not isinstance(entry, Entry):
             site = Site(self._name(place, op), op, bounds)
-            decision = self._plan.decide(site)
-            entry = self._new(key, Entry(self._plan.row(site, decision, 0), decision))
-        entry.calls += 1
+            entry = Entry(site, self._plan.decide(site))
+            self._add(key, entry, "replaced" if entry.decision.rule else "excluded")
         return entry
 
     def note(self, place: Place, status: Any, op: str, detail: str) -> None:
-        """Count a call of something that is no site."""
+        """Count a call of something that is no activation for a rule."""
         key = (place, op, status)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._new(key, Entry(Row(status, self._name(place, op), op, 0, detail)))
-        entry.calls += 1
+        line = self._lines.get(key)
+        if line is None:
+            line = self._note(key, status, self._name(place, op), op, detail)
+        line.calls += 1
 
-    def add(self, status: Any, name: str, kind: str, detail: str) -> None:
-        """Note something that no call led to, such as a node found in the graph."""
-        if not self._plan.excludes(name):
-            entry = Entry(Row(status, name, kind, 0, detail))
-            entry = self._entries.get((name, kind)) or self._new((name, kind), entry)
-            entry.calls += 1
+    def found(self, status: Any, name: str, kind: str, detail: str) -> None:
+        """Note something that no call led to, such as a node of the graph."""
+        line = self._lines.get((name, kind))
+        if line is None:
+            line = self._note((name, kind), status, name, kind, detail)
+        line.calls += 1
 
-    def path_of(self, module: nn.Module) -> str:
-        """Return the module's path in the model."""
-        return self._paths[module]
-
-    def modules(self) -> Iterable[tuple[str, nn.Module]]:
-        """Return every module of the model with its path."""
-        return ((path, module) for module, path in self._paths.items())
-
-    def report(self, backend: str) -> Report:
+    def report(self) -> Report:
         """Return everything met so far."""
-        rows = (
-            Row(e.row.status, e.row.name, e.row.kind, e.calls, e.row.detail)
-            for e in self._entries.values()
-        )
-        return Report(backend, self._plan.rule_name, tuple(rows))
+        rows = tuple(line.row(self._plan) for line in self._lines.values())
+        return Report("torch", self._plan.rule_name, rows)
 
-    def _new(self, key: Any, entry: Entry) -> Entry:
-        self._entries[key] = entry
+    def _search(self, frame: FrameType | None, may_own: Callable[[CodeType], bool]) -> Place | None:
+        while frame is not None:
+            code = frame.f_code
+            if may_own(code):  # asked first, since f_locals builds a dict
+                owner = frame.f_locals.get(code.co_varnames[0])
+                if isinstance(owner, nn.Module) and owner in self.paths:
+                    return owner, code, frame.f_lasti
+            frame = frame.f_back
+        return None
+
+    def _note(self, key: Any, status: Any, name: str, kind: str, detail: str) -> Note:
+        if status in {"missed", "opaque"} and self._plan.excludes(name):
+            status, detail = "excluded", "in exclude="
+        return self._add(key, Note(status, name, kind, detail), status)
+
+    def _add(self, key: Any, line: Any, status: Any) -> Any:
+        self._lines[key] = line
+        self._statuses.add(status)
         self.changed = True
-        return entry
+        return line
 
     def _name(self, place: Place, op: str) -> str:
-        module, path = place[0], self._paths[place[0]]
+        module, path = place[0], self.paths[place[0]]
         if path and type(module).__module__ == _ACTIVATIONS:
             return path
         base = f"{path}.{op}" if path else op
@@ -111,3 +145,11 @@ class Ledger:
             name = f"{base}_{count}"
         self._names.add(name)
         return name
+
+
+def _calls_it_self(code: CodeType) -> bool:
+    return code.co_varnames[:1] == ("self",)
+
+
+def _has_an_argument(code: CodeType) -> bool:
+    return bool(code.co_varnames)

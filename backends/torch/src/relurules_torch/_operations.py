@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
 from relurules.backend import Bounds
 
 Status: TypeAlias = Literal["site", "gate", "other", "opaque"]
-ReadBounds: TypeAlias = Callable[[dict[str, Any]], Bounds | None]
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
+ReadBounds: TypeAlias = Callable[[Args, Kwargs], Bounds | None]
 
 _INF = math.inf
 
@@ -28,55 +30,77 @@ class Operation:
     Attributes:
         name: Its name in reports.
         status: `"site"`, `"gate"` (taken on request), `"other"` or `"opaque"`.
-        parameters: The names of its positional parameters, the input first.
         bounds: Reads `(lo, hi)` from its arguments; None where they are no bounds.
+        inplace_at: The position of its parameter `inplace`; 0 where it has none.
+        mutates: Whether this spelling always changes its input.
         saves_output: Whether autograd keeps its output, and not its input, for the backward.
+        has_fixed_bounds: Whether its bounds are the same in every call.
     """
 
     name: str
     status: Status
-    parameters: tuple[str, ...] = ("input",)
-    bounds: ReadBounds = lambda arguments: None
+    bounds: ReadBounds = lambda args, kwargs: None
+    inplace_at: int = 0
+    mutates: bool = False
     saves_output: bool = False
+    has_fixed_bounds: bool = False
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the call's arguments by name; the input is `"input"`."""
-        named = dict(zip(self.parameters, args, strict=False)) | kwargs
-        if "self" in named:  # the aten operators' name for it
-            named["input"] = named.pop("self")
-        return named
+    def is_inplace(self, args: Args, kwargs: Kwargs) -> bool:
+        """Return whether this call changes its input."""
+        if self.mutates or not self.inplace_at:
+            return self.mutates
+        return bool(argument(args, kwargs, self.inplace_at, "inplace", False))  # noqa: FBT003
+
+
+def argument(args: Args, kwargs: Kwargs, position: int, name: str, default: Any = None) -> Any:
+    """Return an argument given by position or by name."""
+    return args[position] if len(args) > position else kwargs.get(name, default)
+
+
+def input_of(args: Args, kwargs: Kwargs) -> Any:
+    """Return the input, which aten operators call `self`."""
+    return args[0] if args else kwargs.get("input", kwargs.get("self"))
 
 
 def _fixed(lo: float, hi: float) -> ReadBounds:
-    return lambda arguments: (lo, hi)
+    bounds = (lo, hi)
+    return lambda args, kwargs: bounds
 
 
-def _hardtanh(a: dict[str, Any]) -> Bounds | None:
-    return _as_bounds(a.get("min_val", -1.0), a.get("max_val", 1.0))
+_RELU, _RELU6 = _fixed(0.0, _INF), _fixed(0.0, 6.0)
 
 
-def _threshold(a: dict[str, Any]) -> Bounds | None:
-    threshold, value = a.get("threshold"), a.get("value")
+def _hardtanh(args: Args, kwargs: Kwargs) -> Bounds | None:
+    lo = argument(args, kwargs, 1, "min_val", -1.0)
+    return _as_bounds(lo, argument(args, kwargs, 2, "max_val", 1.0))
+
+
+def _threshold(args: Args, kwargs: Kwargs) -> Bounds | None:
+    threshold, value = argument(args, kwargs, 1, "threshold"), argument(args, kwargs, 2, "value")
     return _as_bounds(threshold, _INF) if threshold == value else None
 
 
-def _clamp(a: dict[str, Any]) -> Bounds | None:
-    lo, hi = a.get("min"), a.get("max")
+def _clamp(args: Args, kwargs: Kwargs) -> Bounds | None:
+    lo, hi = argument(args, kwargs, 1, "min"), argument(args, kwargs, 2, "max")
     return _as_bounds(-_INF if lo is None else lo, _INF if hi is None else hi)
 
 
-def _maximum(a: dict[str, Any]) -> Bounds | None:
-    return _as_bounds(_constant(a.get("other")), _INF)
+def _clamp_max(args: Args, kwargs: Kwargs) -> Bounds | None:
+    return _as_bounds(-_INF, argument(args, kwargs, 1, "max"))
 
 
-def _minimum(a: dict[str, Any]) -> Bounds | None:
-    return _as_bounds(-_INF, _constant(a.get("other")))
+def _maximum(args: Args, kwargs: Kwargs) -> Bounds | None:
+    return _as_bounds(_constant(argument(args, kwargs, 1, "other")), _INF)
+
+
+def _minimum(args: Args, kwargs: Kwargs) -> Bounds | None:
+    return _as_bounds(-_INF, _constant(argument(args, kwargs, 1, "other")))
 
 
 def _constant(other: Any) -> Any:
-    if isinstance(other, torch.Tensor) and other.numel() == 1 and not other.requires_grad:
-        return other.item()
-    return other
+    if isinstance(other, torch.Tensor):
+        return other.item() if other.numel() == 1 and not other.requires_grad else None
+    return None  # max(x, 0) reduces over axis 0
 
 
 def _as_bounds(lo: Any, hi: Any) -> Bounds | None:
@@ -85,25 +109,22 @@ def _as_bounds(lo: Any, hi: Any) -> Bounds | None:
     return None
 
 
-_CLAMP = ("input", "min", "max")
-_PAIR = ("input", "other")
-
 _OPERATIONS: tuple[Operation, ...] = (
-    Operation("relu", "site", ("input", "inplace"), _fixed(0.0, _INF), saves_output=True),
-    Operation("relu6", "site", ("input", "inplace"), _fixed(0.0, 6.0)),
-    Operation("hardtanh", "site", ("input", "min_val", "max_val", "inplace"), _hardtanh),
-    Operation("threshold", "site", ("input", "threshold", "value", "inplace"), _threshold),
-    Operation("clamp", "gate", _CLAMP, _clamp),
-    Operation("clip", "gate", _CLAMP, _clamp),
-    Operation("clamp_min", "gate", ("input", "min"), _clamp),
-    Operation("clamp_max", "gate", ("input", "max"), _clamp),
-    Operation("maximum", "gate", _PAIR, _maximum),
-    Operation("max", "gate", _PAIR, _maximum),
-    Operation("fmax", "gate", _PAIR, _maximum),
-    Operation("minimum", "gate", _PAIR, _minimum),
-    Operation("min", "gate", _PAIR, _minimum),
-    Operation("fmin", "gate", _PAIR, _minimum),
-    Operation("where", "gate", ("condition", "input", "other")),
+    Operation("relu", "site", _RELU, inplace_at=1, saves_output=True, has_fixed_bounds=True),
+    Operation("relu6", "site", _RELU6, inplace_at=1, has_fixed_bounds=True),
+    Operation("hardtanh", "site", _hardtanh, inplace_at=3),
+    Operation("threshold", "site", _threshold, inplace_at=3),
+    Operation("clamp", "gate", _clamp),
+    Operation("clip", "gate", _clamp),
+    Operation("clamp_min", "gate", _clamp),
+    Operation("clamp_max", "gate", _clamp_max),
+    Operation("maximum", "gate", _maximum),
+    Operation("max", "gate", _maximum),
+    Operation("fmax", "gate", _maximum),
+    Operation("minimum", "gate", _minimum),
+    Operation("min", "gate", _minimum),
+    Operation("fmin", "gate", _minimum),
+    Operation("where", "gate"),
     Operation("rnn_relu", "opaque"),
     Operation("rnn_relu_cell", "opaque"),
 )
@@ -114,52 +135,41 @@ _OTHERS = (
 ).split()
 
 
-def _spellings(name: str) -> Iterator[Any]:
+def _spellings(operation: Operation) -> Iterator[tuple[Any, Operation]]:
     homes = (torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.ops.aten)
-    for spelling in (name, f"{name}_", f"_{name}"):
+    changing = replace(operation, mutates=True)
+    names = {operation.name: operation, f"_{operation.name}": operation}
+    for name, meaning in (names | {f"{operation.name}_": changing}).items():
         for home in homes:
-            if (found := getattr(home, spelling, None)) is not None:
-                yield found
-                yield from _overloads(found)
+            if (found := getattr(home, name, None)) is not None:
+                yield from ((one, meaning) for one in _with_overloads(found))
 
 
-def _overloads(found: Any) -> Iterator[Any]:
+def _with_overloads(found: Any) -> Iterator[Any]:
+    yield found
     if isinstance(found, torch._ops.OpOverloadPacket):
-        for overload in found.overloads():
-            yield getattr(found, overload)
+        yield from (getattr(found, overload) for overload in found.overloads())
 
 
 def _table() -> dict[Any, Operation]:
-    others = tuple(Operation(name, "other") for name in _OTHERS)
-    return {
-        spelling: operation
-        for operation in (*_OPERATIONS, *others)
-        for spelling in _spellings(operation.name)
-    }
+    others = (Operation(name, "other") for name in _OTHERS)
+    return dict(pair for one in (*_OPERATIONS, *others) for pair in _spellings(one))
 
 
 OPERATIONS: dict[Any, Operation] = _table()
 """From each function object that a `TorchFunctionMode` may meet to its `Operation`."""
 
 
-def is_inplace(func: Any, arguments: dict[str, Any]) -> bool:
-    """Return whether this call changes its input."""
-    name = getattr(func, "__name__", "").partition(".")[0]
-    return bool(arguments.get("inplace", False)) or name.endswith("_")
-
-
-def looks_like_gate(operation: Operation, arguments: dict[str, Any]) -> bool:
+def looks_like_gate(operation: Operation, args: Args, kwargs: Kwargs) -> bool:
     """Return whether a call of a gate could be an activation at all.
 
     `max(dim)` reduces, `where` selects and `maximum` of two computed tensors merges; only a
     constant bound makes a clip, and only a constant zero makes `where` a ReLU.
     """
     if operation.name == "where":
-        return _is_zero(arguments.get("other"))
-    return operation.bounds(arguments) is not None
+        return _is_zero(argument(args, kwargs, 2, "other"))
+    return operation.bounds(args, kwargs) is not None
 
 
 def _is_zero(other: Any) -> bool:
-    if isinstance(other, torch.Tensor):
-        return other.numel() == 1 and not other.requires_grad and other.item() == 0
-    return isinstance(other, int | float) and other == 0
+    return (_constant(other) if isinstance(other, torch.Tensor) else other) == 0

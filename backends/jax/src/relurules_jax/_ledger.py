@@ -1,0 +1,96 @@
+"""All that one applied rule met while its model ran, in the order in which it was met.
+
+JAX runs Python only when it traces, so `calls` counts how often a call was traced, and a
+function that was compiled already adds the sites that its jaxpr holds and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from relurules.backend import Decision, Plan, Report, Row, Site
+
+_OWN_GRADIENT = (
+    "runs this activation, and its own backward never asked for the activation's gradient, so no "
+    "rule can act there. Differentiate the block with jax.vjp in it, or exclude it by this name."
+)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One line of the ledger."""
+
+    row: Row
+    calls: int = 0
+
+
+class Ledger:
+    """What one applied rule met."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._entries: dict[Any, Entry] = {}
+        self._differentiated: set[Site] = set()
+        self._inside: dict[Site, str] = {}
+        self.changed = True
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def site(self, site: Site, decision: Decision, shape: str, *, only_new: bool = False) -> None:
+        """Count a call of an activation; of one met in a jaxpr only if it is new."""
+        entry = self._entries.get(site)
+        if entry is None:
+            row = self._plan.row(site, decision, 0)
+            detail = f"{row.detail} {shape}".strip()
+            entry = self._new(site, Row(row.status, row.name, row.kind, 0, detail))
+        elif only_new:
+            return
+        entry.calls += 1
+
+    def note(
+        self, status: Any, name: str, kind: str, detail: str, only_new: bool = False
+    ) -> None:
+        """Count a call of something that is no site."""
+        if status in ("missed", "opaque") and self._plan.excludes(name):
+            status, detail = "excluded", "in exclude="
+        key = (status, name, kind)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._new(key, Row(status, name, kind, 0, detail))
+        elif only_new:
+            return
+        entry.calls += 1
+
+    def differentiated(self, site: Site) -> None:
+        """Note that somebody asked for this site's gradient."""
+        self._differentiated.add(site)
+
+    def inside(self, site: Site, owner: str) -> None:
+        """Note that a user's custom_vjp or custom_jvp runs this site."""
+        self._inside[site] = owner
+
+    def settle_owners(self) -> None:
+        """Note each user's custom rule that kept a site's gradient to itself."""
+        for site, owner in self._inside.items():
+            if site not in self._differentiated:
+                self.note("opaque", owner, "custom gradient", f"it {_OWN_GRADIENT}")
+        self._inside.clear()
+
+    def sites(self) -> tuple[Site, ...]:
+        """Return the activations met so far."""
+        return tuple(key for key in self._entries if isinstance(key, Site))
+
+    def report(self, backend: str) -> Report:
+        """Return everything met so far."""
+        rows = (
+            Row(e.row.status, e.row.name, e.row.kind, e.calls, e.row.detail)
+            for e in list(self._entries.values())
+        )
+        return Report(backend, self._plan.rule_name, tuple(rows))
+
+    def _new(self, key: Any, row: Row) -> Entry:
+        entry = self._entries[key] = Entry(row)
+        self.changed = True
+        return entry

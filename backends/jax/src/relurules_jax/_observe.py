@@ -1,0 +1,122 @@
+"""A look at what JAX runs while a rule is in force: everything that is no named activation.
+
+Python calls of `jax.nn.relu` are seen by `_switch`. A hand-written `jnp.maximum(x, 0)`, a
+function that was jitted and traced earlier, an exported function or somebody's custom gradient
+are seen only where JAX binds a primitive. So the few primitives that matter are given, once, a
+subclass of their own class that notes the call and passes it on unchanged. The model is not traced
+a second time, which would run side effects twice and break stateful modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive, jaxprs_in_params, primitives
+from relurules.backend import Decision
+
+from relurules_jax._frames import Frame, frames
+from relurules_jax._here import below, inside, is_below, owner_in_force
+from relurules_jax._intercept import intercept
+from relurules_jax._names import frames_above, is_normalisation, is_own_functions, place_name
+from relurules_jax._vehicle import site_called
+from relurules_jax._walker import OWN_RULE, Finding, constant, findings, inspect, of_custom_rule
+
+_OBSERVED = (
+    "jit_p pjit_p custom_jvp_call_p custom_vjp_call_p max_p min_p clamp_p select_n_p tanh_p "
+    "logistic_p erf_p scan_p while_p cond_p remat_p closed_call_p"
+).split()
+
+
+class Observer:
+    """Notes each bind of a primitive while a rule is in force."""
+
+    name: str
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Note the call, and pass it on."""
+        in_force = frames()
+        if not in_force or is_below():
+            return super().bind(*args, **params)  # type: ignore[misc]
+        if self.name.startswith("custom_"):
+            with _note_custom(in_force, _debug_info(args, params)):
+                return super().bind(*args, **params)  # type: ignore[misc]
+        if _is_hard_tanh(self.name, params):
+            return [_hard_tanh(args[0], lambda x: super(Observer, self).bind(x, **params)[0])]  # type: ignore[misc]
+        _note(in_force, self.name, args, params)
+        with below():
+            return super().bind(*args, **params)  # type: ignore[misc]
+
+
+def install() -> None:
+    """Let the primitives that matter be observed; harmless when done already."""
+    for name in _OBSERVED:
+        primitive = getattr(primitives, name, None)
+        if isinstance(primitive, Primitive) and not isinstance(primitive, Observer):
+            own = type(primitive)
+            primitive.__class__ = type(own.__name__, (Observer, own), {"__module__": own.__module__})
+
+
+def _note_custom(in_force: tuple[Frame, ...], info: Any) -> Any:
+    where, name = info.func_src_info or "", info.func_name
+    if site_called(name) is not None:  # noted by the switch already
+        return below()
+    found = of_custom_rule(where, name)
+    if found is None:
+        return inside(name)
+    for one in found:
+        _record(in_force, one, traced_earlier=False)
+    return below()
+
+
+def _is_hard_tanh(primitive: str, params: Any) -> bool:
+    if primitive not in ("jit", "pjit") or params["name"] != "hard_tanh":
+        return False
+    return is_own_functions(params["jaxpr"].jaxpr.debug_info.func_src_info or "")
+
+
+def _hard_tanh(x: Any, base: Any) -> Any:
+    def derivative(primals: Any, tangents: Any) -> Any:
+        return jax.jvp(base, primals, tangents)
+
+    return intercept(x, "hard_tanh", (-1.0, 1.0), base, derivative)
+
+
+def _note(in_force: tuple[Frame, ...], primitive: str, args: Any, params: Any) -> None:
+    floats = any(_is_floating(a) for a in args)
+    direct = inspect(primitive, params, [constant(a) for a in args], floats)
+    inner = [] if direct is not None else [
+        found for jaxpr in jaxprs_in_params(params) for found in findings(jaxpr)
+    ]
+    if (direct or inner) and not _is_internal():
+        for one in direct or inner:
+            _record(in_force, one, traced_earlier=bool(inner))
+
+
+def _record(in_force: tuple[Frame, ...], found: Finding, *, traced_earlier: bool) -> None:
+    """Note a finding; one in a jaxpr only if it is new, since its tracing was noted already."""
+    name = found.name or place_name(found.kind)
+    for frame in in_force:
+        if found.site is not None:
+            site, rule = found.site
+            decision = Decision(rule, rule.name if rule else "left alone")
+            frame.ledger.site(site, decision, found.shape, only_new=True)
+        elif found.status == "gate" and owner_in_force():
+            frame.ledger.note("opaque", owner_in_force(), "custom gradient", OWN_RULE)
+        else:
+            frame.ledger.note(found.status, name, found.kind, found.detail, traced_earlier)
+
+
+def _is_internal() -> bool:
+    files = [frame.f_code.co_filename for frame in frames_above()]
+    return any(is_own_functions(file) or is_normalisation(file) for file in files)
+
+
+def _is_floating(value: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(value, "dtype", type(value)), jnp.floating))
+
+
+def _debug_info(args: Any, params: Any) -> Any:
+    functions = (*params.get("subfuns", ()), *args)
+    return next(f.debug_info for f in functions if hasattr(f, "debug_info"))

@@ -1,0 +1,50 @@
+"""What happens when an activation of JAX is called.
+
+`jax.nn.relu` and `jax.nn.relu6` are objects. Each is given, once, a subclass of its own class
+whose call reads which rules are in force. Since the object stays the same, every alias is caught:
+flax's, Keras's, the default argument of somebody's layer, a name bound before this import.
+`jax.nn.hard_tanh` is a jitted function and has no class of its own; the primitive that every
+jitted call goes through recognises it (see `_observe`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+from relurules.backend import Bounds, Site
+
+from relurules_jax._frames import frames
+from relurules_jax._intercept import intercept
+from relurules_jax._names import frames_above, is_own_functions
+from relurules_jax._vehicle import run_left_alone
+
+BOUNDS: dict[str, Bounds] = {"relu": (0.0, math.inf), "relu6": (0.0, 6.0)}
+
+
+class Switch(jax.custom_jvp):  # type: ignore[type-arg]
+    """An activation that asks which rules are in force."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the activation, with a rule behind it where one is in force."""
+        in_force = frames()
+        if not in_force or len(args) + len(kwargs) != 1:
+            return super().__call__(*args, **kwargs)
+        (x,) = (*args, *kwargs.values())
+        op = self.__name__
+        if _is_inside_a_gate():
+            return run_left_alone(x, Site("gate", op, BOUNDS[op]), self.fun, self.jvp)
+        return intercept(x, op, BOUNDS[op], self.fun, self.jvp)
+
+
+def install() -> None:
+    """Give JAX's activations the class that asks; harmless when done already."""
+    for activation in (jax.nn.relu, jax.nn.relu6):
+        activation.__class__ = Switch  # type: ignore[assignment]
+
+
+def _is_inside_a_gate() -> bool:
+    """Return whether jax.nn itself calls: hard_sigmoid and hard_silu are gates made of relu6."""
+    above = (frame.f_code for frame in frames_above())
+    return any(is_own_functions(code.co_filename) for code in above if code.co_name[:5] == "hard_")
