@@ -85,7 +85,7 @@ def _opaque(report: Report) -> str:
 
 
 def _nothing(report: Report) -> str:
-    if report.sites:
+    if report.where("replaced", "overruled"):
         return ""
     seen = "; ".join(filter(None, (_group(report, *group) for group in _GROUPS)))
     return (
@@ -114,7 +114,7 @@ def _names(rows: tuple[Row, ...]) -> str:
 
 
 _COMPLAINTS: tuple[tuple[type[Exception], Callable[[Report], str]], ...] = (
+    (UncoveredActivationError, _opaque),  # first, since it names the place
     (UncoveredActivationError, _missed),
-    (UncoveredActivationError, _opaque),
     (NoActivationError, _nothing),
 )

@@ -13,10 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 from relurules._rule import Bounds, kind_of
 
-Status: TypeAlias = Literal["replaced", "excluded", "missed", "gate", "other", "opaque"]
+Status: TypeAlias = Literal[
+    "replaced", "overruled", "excluded", "missed", "gate", "other", "opaque"
+]
 
 STATUSES: dict[Status, str] = {
     "replaced": "took the rule",
+    "overruled": "took a rule that was applied later, inside this one",
     "excluded": "an activation left alone on request, or because the rule is not for its kind",
     "missed": "an activation that kept its plain gradient",
     "gate": "clamp, maximum and the like: taken only with match='structural'",

@@ -79,7 +79,12 @@ def search(
     """
     hypothesis, drawn = require("hypothesis"), [0]
 
-    @hypothesis.settings(
+    def attempt(draw: Draw) -> None:
+        drawn[0] += draw.x.size
+        holds(draw)
+
+    attempt.__name__ = holds.__name__  # what a derandomised search is seeded with
+    settings = hypothesis.settings(
         max_examples=profile.examples,
         derandomize=profile.derandomize,
         deadline=None,
@@ -87,12 +92,7 @@ def search(
         print_blob=False,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(draws(case, rules))
-    def attempt(draw: Draw) -> None:
-        drawn[0] += draw.x.size
-        holds(draw)
-
-    attempt()
+    settings(hypothesis.given(draws(case, rules))(attempt))()
     return drawn[0]
 
 

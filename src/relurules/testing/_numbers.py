@@ -22,7 +22,7 @@ from relurules.testing._values import (
 )
 
 _LAST_STEP = 16
-_COMPILING = 10
+_COMPILED_DRAWS = 2
 _STEPS = (0, _LAST_STEP, _LAST_STEP + 1)
 _EMPTY = ((0, 3), (3, 0), (2, 0, 4), (0, 0))
 
@@ -66,8 +66,8 @@ def mixed_draws(at: Setting) -> int:
 
 def _draws(at: Setting) -> Iterator[Trial]:
     start, draws = at.profile.seed, at.profile.draws
-    if at.mode == "compiled":  # each draw is compiled anew
-        draws = max(2, draws // _COMPILING)
+    if at.mode == "compiled":  # and each draw is compiled anew
+        draws = _COMPILED_DRAWS
     return (_draw(at, seed) for seed in range(start, start + draws))
 
 

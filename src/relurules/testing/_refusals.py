@@ -64,11 +64,16 @@ def refusal(at: Setting) -> int:
     wrong: Refusal = at.part
     probe = Probe.new(at.case)
     x = np.full(wrong.shape, -1, np.float32)
-    expecting = raises(f"{wrong.rule!r} with {wrong.options}", *wrong.error, match=wrong.match)
+    expecting = raises(_told(wrong), *wrong.error, match=wrong.match)
     with expecting, probe.apply(wrong.rule, **wrong.options) as model:
         _, pull = at.case.pullback(model, x, mode="eager")
         pull(x)
     return probe.assert_plain("after the error")
+
+
+def _told(wrong: Refusal) -> str:
+    name = wrong.rule.name if isinstance(wrong.rule, Rule) else repr(wrong.rule)
+    return f"rule {name} with {wrong.options or 'no options'} on shape {wrong.shape}"
 
 
 def follow_refuses(at: Setting) -> int:

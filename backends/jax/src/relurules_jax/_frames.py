@@ -60,6 +60,11 @@ def inside(*added: Frame) -> AbstractContextManager[None]:
     return _context((*frames(), *added))  # type: ignore[no-any-return]
 
 
+def only(in_force: tuple[Frame, ...]) -> AbstractContextManager[None]:
+    """Return a context in which these rules are in force and no others."""
+    return _context(in_force)  # type: ignore[no-any-return]
+
+
 def outside() -> AbstractContextManager[None]:
     """Return a context in which no rule is in force."""
     return _context(None)  # type: ignore[no-any-return]

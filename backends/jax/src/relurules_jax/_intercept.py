@@ -40,7 +40,7 @@ def _choose(in_force: tuple[Frame, ...], site: Site, shape: str) -> tuple[Frame,
             chosen = frame, decision.rule
         frame.ledger.site(site, decision, shape)
         if (owner := owner_in_force()) and decision.rule is not None:
-            frame.ledger.inside(site, owner)
+            frame.ledger.inside(owner)
     return chosen
 
 

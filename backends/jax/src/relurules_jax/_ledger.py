@@ -12,8 +12,9 @@ from typing import Any
 from relurules.backend import Decision, Plan, Report, Row, Site
 
 _OWN_GRADIENT = (
-    "runs this activation, and its own backward never asked for the activation's gradient, so no "
-    "rule can act there. Differentiate the block with jax.vjp in it, or exclude it by this name."
+    "it runs an activation and did not ask for the activation's gradient while the model ran. Take "
+    "the gradient inside jit, as in jax.jit(jax.grad(ruled)), so that this can be seen; if it "
+    "computes its own gradient and that is what you want, exclude it by this name."
 )
 
 
@@ -31,8 +32,8 @@ class Ledger:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._entries: dict[Any, Entry] = {}
-        self._differentiated: set[Site] = set()
-        self._inside: dict[Site, str] = {}
+        self._differentiated: set[str] = set()
+        self._owners: set[str] = set()
         self.changed = True
 
     def __len__(self) -> int:
@@ -63,20 +64,19 @@ class Ledger:
             return
         entry.calls += 1
 
-    def differentiated(self, site: Site) -> None:
-        """Note that somebody asked for this site's gradient."""
-        self._differentiated.add(site)
+    def differentiated(self, owner: str) -> None:
+        """Note that somebody's custom gradient asked for the gradient of a site."""
+        self._differentiated.add(owner)
 
-    def inside(self, site: Site, owner: str) -> None:
-        """Note that a user's custom_vjp or custom_jvp runs this site."""
-        self._inside[site] = owner
+    def inside(self, owner: str) -> None:
+        """Note that somebody's custom gradient runs a site."""
+        self._owners.add(owner)
 
     def settle_owners(self) -> None:
-        """Note each user's custom rule that kept a site's gradient to itself."""
-        for site, owner in self._inside.items():
-            if site not in self._differentiated:
-                self.note("opaque", owner, "custom gradient", f"it {_OWN_GRADIENT}")
-        self._inside.clear()
+        """Note each custom gradient that kept its site's gradient to itself."""
+        for owner in sorted(self._owners - self._differentiated):
+            self.note("opaque", owner, "custom gradient", _OWN_GRADIENT)
+        self._owners.clear()
 
     def sites(self) -> tuple[Site, ...]:
         """Return the activations met so far."""

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive, jaxprs_in_params, primitives
 from relurules.backend import Decision
 
+from relurules_jax._custom import functions_of, taking_along
 from relurules_jax._frames import Frame, frames
 from relurules_jax._here import below, inside, is_below, owner_in_force
 from relurules_jax._intercept import intercept
@@ -40,12 +41,21 @@ class Observer:
         if not in_force or is_below():
             return super().bind(*args, **params)  # type: ignore[misc]
         if self.name.startswith("custom_"):
-            with _note_custom(in_force, _debug_info(args, params)):
-                return super().bind(*args, **params)  # type: ignore[misc]
+            return self._bind_custom(in_force, args, params)
         if _is_hard_tanh(self.name, params):
             return [_hard_tanh(args[0], lambda x: super(Observer, self).bind(x, **params)[0])]  # type: ignore[misc]
         _note(in_force, self.name, args, params)
         with below():
+            return super().bind(*args, **params)  # type: ignore[misc]
+
+    def _bind_custom(self, in_force: tuple[Frame, ...], args: Any, params: Any) -> Any:
+        info = functions_of(args, params)[0].debug_info
+        owner = info.func_name
+        if _note_custom(in_force, info.func_src_info or "", owner):
+            with below():
+                return super().bind(*args, **params)  # type: ignore[misc]
+        args, params = taking_along(in_force, owner, args, params)
+        with inside(owner):
             return super().bind(*args, **params)  # type: ignore[misc]
 
 
@@ -58,16 +68,14 @@ def install() -> None:
             primitive.__class__ = type(own.__name__, (Observer, own), {"__module__": own.__module__})
 
 
-def _note_custom(in_force: tuple[Frame, ...], info: Any) -> Any:
-    where, name = info.func_src_info or "", info.func_name
+def _note_custom(in_force: tuple[Frame, ...], where: str, name: str) -> bool:
+    """Note a custom gradient, and return whether nothing of interest runs inside it."""
     if site_called(name) is not None:  # noted by the switch already
-        return below()
+        return True
     found = of_custom_rule(where, name)
-    if found is None:
-        return inside(name)
-    for one in found:
+    for one in found or ():
         _record(in_force, one, traced_earlier=False)
-    return below()
+    return found is not None
 
 
 def _is_hard_tanh(primitive: str, params: Any) -> bool:
@@ -115,8 +123,3 @@ def _is_internal() -> bool:
 
 def _is_floating(value: Any) -> bool:
     return bool(jnp.issubdtype(getattr(value, "dtype", type(value)), jnp.floating))
-
-
-def _debug_info(args: Any, params: Any) -> Any:
-    functions = (*params.get("subfuns", ()), *args)
-    return next(f.debug_info for f in functions if hasattr(f, "debug_info"))

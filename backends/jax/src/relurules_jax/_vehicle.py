@@ -21,6 +21,7 @@ from relurules.backend import STANDARD, Bounds, GradientOf, Rule, Site, evaluate
 
 from relurules_jax._bits import Array, Exact, Namespace, plain
 from relurules_jax._frames import Traced, frames, outside
+from relurules_jax._here import owner_in_force
 
 _SITES: dict[str, tuple[Site, Rule | None]] = {}
 _MARKS: dict[tuple[Site, Rule | None], str] = {}
@@ -87,7 +88,7 @@ def run_ruled(x: Array, call: RuleCall) -> Array:
 
     def forward(x: Array, active: Any) -> tuple[Array, Any]:
         for frame in frames():
-            frame.ledger.differentiated(call.site)
+            frame.ledger.differentiated(owner_in_force())
         return ruled(x, active), (x, active)
 
     def backward(kept: Any, g: Array) -> tuple[Array, None]:

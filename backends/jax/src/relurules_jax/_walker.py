@@ -44,6 +44,8 @@ OTHERS = frozenset(
     "swish tanh".split()
 )
 
+_ALIASES = {"logistic": "sigmoid"}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -84,7 +86,9 @@ def inspect(
         return _jitted(params, constants, floats)
     if floats and primitive in GATES and GATES[primitive](constants):
         return [Finding("gate", primitive, _GATE)]
-    return [Finding("other", primitive, _OTHER)] if primitive in OTHERS else None
+    return [Finding("other", _ALIASES.get(primitive, primitive), _OTHER)] if (
+        primitive in OTHERS
+    ) else None
 
 
 def of_custom_rule(where: str, name: str) -> list[Finding] | None:

@@ -16,7 +16,8 @@ from relurules.backend import Attachment, Plan, Report, State, judge, judge_gate
 from relurules.errors import UncoveredActivationError
 from torch import nn
 
-from relurules_torch._audit import audit, boundary_of
+from relurules_torch._audit import audit
+from relurules_torch._graph import boundary_of
 from relurules_torch._interceptor import Interceptor
 from relurules_torch._ledger import Ledger
 from relurules_torch._script import hidden_activations

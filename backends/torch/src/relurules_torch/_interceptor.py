@@ -12,15 +12,13 @@ from typing import Any
 
 import torch
 from relurules.backend import Bounds, Plan, Rule
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from relurules_torch._function import Run, RuleCall, apply_rule
+from relurules_torch._graph import boundary_of, leave_alone
 from relurules_torch._kernels import Tensor, kernel_of
 from relurules_torch._ledger import Entry, Ledger, Place
 from relurules_torch._operations import OPERATIONS, Operation, input_of, looks_like_gate
-
-LEFT_ALONE = "relurules_left_alone"
-"""Marks the autograd node of an activation that keeps its own gradient on purpose."""
 
 _DETAILS = {
     "site": "its bounds are no two numbers lo < hi, so it is no clip(x, lo, hi).",
@@ -71,8 +69,9 @@ class Interceptor(TorchFunctionMode):
         bounds = operation.bounds(args, kwargs)
         wanted = operation.status == "site" or self._plan.match == "structural"
         if bounds is None or not wanted:
-            self._note(operation, place, args, kwargs)
-            return func(*args, **kwargs)
+            output = func(*args, **kwargs)
+            self._note(operation, place, args, kwargs, output)
+            return output
         entry = self._ledger.site(place, operation.name, bounds)
         entry.calls += 1
         if operation.has_fixed_bounds:
@@ -84,9 +83,13 @@ class Interceptor(TorchFunctionMode):
     ) -> Any:
         x = input_of(args, kwargs)
         if entry.decision.rule is None or not isinstance(x, Tensor):
-            return _left_alone(func(*args, **kwargs))
+            output = func(*args, **kwargs)
+            leave_alone(output, boundary_of(x))
+            return output
         inplace = operation.is_inplace(args, kwargs)
         run = _runner(func, args, kwargs)
+        if _outer_modes():
+            _tell_outer(operation)
         if not _is_differentiated(x):
             return run(x)
         call = self._prepare(x, entry, inplace=inplace, saves_output=operation.saves_output)
@@ -125,18 +128,20 @@ class Interceptor(TorchFunctionMode):
             active=self.active,
         )
 
-    def _note(self, operation: Operation, place: Place, args: Any, kwargs: Any) -> None:
+    def overruled(self, operation: Operation) -> None:
+        """Note that a rule applied later took an activation of this model."""
+        if (place := self._ledger.place(2)) is not None:
+            self._ledger.note(place, "overruled", operation.name, "an inner rule took it")
+
+    def _note(
+        self, operation: Operation, place: Place, args: Any, kwargs: Any, output: Any
+    ) -> None:
         if operation.status == "gate" and not looks_like_gate(operation, args, kwargs):
             return
         status = "missed" if operation.status == "site" else operation.status
-        self._ledger.note(place, status, operation.name, _DETAILS[operation.status])
-
-
-def _left_alone(output: Any) -> Any:
-    node = getattr(output, "grad_fn", None)
-    if node is not None:
-        node.metadata[LEFT_ALONE] = True
-    return output
+        line = self._ledger.note(place, status, operation.name, _DETAILS[operation.status])
+        if line.status == "excluded":
+            leave_alone(output, boundary_of((args, kwargs)))
 
 
 def _is_differentiated(x: Tensor) -> bool:
@@ -165,7 +170,18 @@ def _is_mapped(x: Tensor) -> bool:
 def _runner(func: Any, args: Any, kwargs: Any) -> Run:
     """Return `func` as a function of its input that no outer rule sees: this one has won."""
     run = functools.partial(_call_with_input, func, args, kwargs)
-    return _unseen(run) if torch._C._len_torch_function_stack() else run
+    return _unseen(run) if _outer_modes() else run
+
+
+def _outer_modes() -> int:
+    count: int = torch._C._len_torch_function_stack()
+    return count
+
+
+def _tell_outer(operation: Operation) -> None:
+    for mode in _get_current_function_mode_stack():
+        if isinstance(mode, Interceptor):
+            mode.overruled(operation)
 
 
 def _call_with_input(func: Any, args: Any, kwargs: Any, x: Tensor) -> Any:

@@ -10,7 +10,6 @@ with two calls.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
@@ -24,6 +23,7 @@ Place: TypeAlias = tuple[nn.Module, CodeType, int]
 
 _ACTIVATIONS = "torch.nn.modules.activation"
 _FINE = frozenset({"replaced", "other"})
+_REFUSED = frozenset({"missed", "opaque"})
 
 
 @dataclass(slots=True)
@@ -79,9 +79,20 @@ class Ledger:
         return "replaced" in self._statuses and self._statuses <= _FINE
 
     def place(self, depth: int) -> Place | None:
-        """Return which of the model's code is running, or None where none of it is."""
-        frame = sys._getframe(depth)
-        return self._search(frame, _calls_it_self) or self._search(frame, _has_an_argument)
+        """Return which of the model's code is running, or None where none of it is.
+
+        Where a forward names its module otherwise than `self`, the frame of
+        `torch.nn.Module._call_impl` around it still does.
+        """
+        frame: FrameType | None = sys._getframe(depth)
+        while frame is not None:
+            code = frame.f_code
+            if code.co_varnames[:1] == ("self",):  # asked first, since f_locals builds a dict
+                owner = frame.f_locals.get("self")
+                if isinstance(owner, nn.Module) and owner in self.paths:
+                    return owner, code, frame.f_lasti
+            frame = frame.f_back
+        return None
 
     def site(self, place: Place, op: str, bounds: Bounds) -> Entry:
         """Return the entry of an activation, new or known."""
@@ -93,13 +104,14 @@ class Ledger:
             self._add(key, entry, "replaced" if entry.decision.rule else "excluded")
         return entry
 
-    def note(self, place: Place, status: Any, op: str, detail: str) -> None:
+    def note(self, place: Place, status: Any, op: str, detail: str) -> Note:
         """Count a call of something that is no activation for a rule."""
         key = (place, op, status)
         line = self._lines.get(key)
-        if line is None:
+        if not isinstance(line, Note):
             line = self._note(key, status, self._name(place, op), op, detail)
         line.calls += 1
+        return line
 
     def found(self, status: Any, name: str, kind: str, detail: str) -> None:
         """Note something that no call led to, such as a node of the graph."""
@@ -113,18 +125,8 @@ class Ledger:
         rows = tuple(line.row(self._plan) for line in self._lines.values())
         return Report("torch", self._plan.rule_name, rows)
 
-    def _search(self, frame: FrameType | None, may_own: Callable[[CodeType], bool]) -> Place | None:
-        while frame is not None:
-            code = frame.f_code
-            if may_own(code):  # asked first, since f_locals builds a dict
-                owner = frame.f_locals.get(code.co_varnames[0])
-                if isinstance(owner, nn.Module) and owner in self.paths:
-                    return owner, code, frame.f_lasti
-            frame = frame.f_back
-        return None
-
     def _note(self, key: Any, status: Any, name: str, kind: str, detail: str) -> Note:
-        if status in {"missed", "opaque"} and self._plan.excludes(name):
+        if status in _REFUSED and self._plan.excludes(name):
             status, detail = "excluded", "in exclude="
         return self._add(key, Note(status, name, kind, detail), status)
 
@@ -145,11 +147,3 @@ class Ledger:
             name = f"{base}_{count}"
         self._names.add(name)
         return name
-
-
-def _calls_it_self(code: CodeType) -> bool:
-    return code.co_varnames[:1] == ("self",)
-
-
-def _has_an_argument(code: CodeType) -> bool:
-    return bool(code.co_varnames)
