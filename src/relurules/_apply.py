@@ -230,5 +230,3 @@ def _raise_no_backend(model: Any) -> None:
 
 def _type_name(obj: Any) -> str:
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
-
-

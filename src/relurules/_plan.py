@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from relurules._report import Row, Site
-from relurules._rule import GradientOf, Rule
+from relurules._rule import KINDS, GradientOf, Rule
 from relurules._schedule import Always, Schedule
 
 Missing: TypeAlias = Literal["error", "warn", "ignore"]
@@ -59,6 +59,12 @@ class Plan:
     def rule_name(self) -> str:
         """The rule's name, or the names of all rules of a mapping."""
         return ", ".join(dict.fromkeys(rule.name for _, rule in self.choices))
+
+    @property
+    def asks_names(self) -> bool:
+        """Whether a decision may depend on more than a site's kind."""
+        selects = self.only is not None or self.exclude is not None
+        return selects or any(key != "*" and key not in KINDS for key, _ in self.choices)
 
     def decide(self, site: Site, /) -> Decision:
         """Return the rule for `site`, or the reason why it keeps its own gradient."""

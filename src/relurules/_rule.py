@@ -21,7 +21,7 @@ RuleFn: TypeAlias = Callable[..., Any]
 
 _GRADIENTS = (None, "score", "loss")
 _SCOPES = ("element", "sample")
-_KINDS = frozenset({"relu", "relu6", "hardtanh"})
+KINDS = frozenset({"relu", "relu6", "hardtanh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _contradictions(rule: Rule) -> list[str]:
         ),
         (
             rule.kinds is None or (isinstance(rule.kinds, frozenset) and _are_kinds(rule.kinds)),
-            f"kinds must be None or a frozenset of some of {sorted(_KINDS)}, got {rule.kinds!r}.",
+            f"kinds must be None or a frozenset of some of {sorted(KINDS)}, got {rule.kinds!r}.",
         ),
         (
             rule.after is None or isinstance(rule.after, Rule),
@@ -142,7 +142,7 @@ def _is_name(name: object) -> bool:
 
 
 def _are_kinds(kinds: frozenset[str]) -> bool:
-    return bool(kinds) and kinds <= _KINDS
+    return bool(kinds) and kinds <= KINDS
 
 
 def kind_of(bounds: Bounds, /) -> str:

@@ -16,7 +16,6 @@ RELU, RELU6 = (0.0, math.inf), (0.0, 6.0)
 RULES = {name: relurules.rule(name) for name in ("guided", "redirected_relu6")}
 
 
-
 @pytest.mark.parametrize("bounds", [(-math.inf, 2.0), (-2.0, math.inf)])
 def test_an_infinite_bound_is_no_bound(bounds: Bounds) -> None:
     x = np.array([-math.inf, math.inf])

@@ -321,9 +321,10 @@ def test_redirected_relu6_leaves_relu_alone(net: Net, x: Tensor) -> None:
     assert {row.kind for row in applied.report.sites} == {"relu6"}
     assert {row.kind for row in applied.report.where("excluded")} == {"relu"}
     applied.remove()
-    with pytest.raises(NoActivationError, match="Left out"), relurules.apply(
-        nn.ReLU(), "redirected_relu6"
-    ) as ruled:
+    with (
+        pytest.raises(NoActivationError, match="Left out"),
+        relurules.apply(nn.ReLU(), "redirected_relu6") as ruled,
+    ):
         ruled(x)
 
 
@@ -352,9 +353,9 @@ def test_the_other_sign(rule: str) -> None:
 def test_the_schedule_follows_the_optimiser() -> None:
     x = torch.full((1, 2), -1.0, requires_grad=True)
     optimizer = torch.optim.SGD([x], lr=0.0)
-    applied = relurules.apply(
-        nn.ReLU(), "redirected", schedule=relurules.until(2)
-    ).follow(optimizer)
+    applied = relurules.apply(nn.ReLU(), "redirected", schedule=relurules.until(2)).follow(
+        optimizer
+    )
     seen = []
     for _ in range(5):
         optimizer.zero_grad()

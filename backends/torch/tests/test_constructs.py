@@ -168,9 +168,7 @@ CASES: dict[str, Case] = {
     ),
     "in-place relu of a slice": Case(_slice, reference=_half),
     "relu of chunks": Case(_chunk),
-    "in-place relu of an unsqueezed view": Case(
-        lambda self, h: F.relu_(h.unsqueeze(0)).squeeze(0)
-    ),
+    "in-place relu of an unsqueezed view": Case(lambda self, h: F.relu_(h.unsqueeze(0)).squeeze(0)),
     "clamp(min=0)": Case(lambda self, h: h.clamp(min=0), options=STRUCTURAL),
     "clamp_(0, 6)": Case(lambda self, h: h.clamp_(0, 6), RELU6, options=STRUCTURAL),
     "clamp(0, 6)": Case(lambda self, h: torch.clamp(h, 0, 6), RELU6, options=STRUCTURAL),
@@ -215,7 +213,9 @@ def by_hand(net: Net, x: Tensor, inputs: list[Tensor], rule: str) -> list[Tensor
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("write", [torch.relu, F.relu6, F.hardtanh, lambda x: F.hardtanh(x, -1, 0.3)])
+@pytest.mark.parametrize(
+    "write", [torch.relu, F.relu6, F.hardtanh, lambda x: F.hardtanh(x, -1, 0.3)]
+)
 def test_one_site_equals_the_specification(
     write: Activation, rule: str, dtype: torch.dtype
 ) -> None:

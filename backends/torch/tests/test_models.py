@@ -106,6 +106,7 @@ def test_non_reentrant_checkpointing(small: Small, x: Tensor) -> None:
         assert same(ruled_gradient(Saved(), x, rule), by_hand(small, x, rule))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # its jvp
 def test_functional_transforms(small: Small, x: Tensor) -> None:
     weights = torch.randn(2, dtype=torch.float64)
     params = dict(small.named_parameters())

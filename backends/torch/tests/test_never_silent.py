@@ -193,17 +193,19 @@ def test_reductions_and_merges_are_no_gates() -> None:
 
 
 def test_a_model_that_was_never_called() -> None:
-    with pytest.raises(NoActivationError, match="never called"), relurules.apply(
-        nn.ReLU(), "guided"
+    with (
+        pytest.raises(NoActivationError, match="never called"),
+        relurules.apply(nn.ReLU(), "guided"),
     ):
         pass
 
 
 def test_a_model_called_through_another_method() -> None:
     model = Written(lambda self, h: F.relu(h))
-    with pytest.raises(NoActivationError, match="methods or submodules"), relurules.apply(
-        model, "guided"
-    ) as ruled:
+    with (
+        pytest.raises(NoActivationError, match="methods or submodules"),
+        relurules.apply(model, "guided") as ruled,
+    ):
         ruled.write(ruled, X)
 
 
@@ -241,3 +243,11 @@ def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], name
 def test_what_is_no_model(thing: object) -> None:
     with pytest.raises(relurules.UnsupportedModelError, match="No installed backend takes"):
         relurules.apply(thing, "guided")
+
+
+@pytest.mark.parametrize("excluded", [nn.ReLU(inplace=True), nn.ReLU6(inplace=True), nn.ReLU()])
+def test_an_excluded_activation_is_not_taken_for_a_missed_one(excluded: nn.Module) -> None:
+    model = Written(lambda self, h: self.sub(h * 1).sigmoid().relu(), sub=excluded)
+    with relurules.apply(model, "guided", exclude="sub") as ruled:
+        ruled(X)
+        ruled(X)

@@ -8,7 +8,7 @@ behind `check_backend`, `relurules check`, `parametrize_with_checks` and the pyt
 
 from __future__ import annotations
 
-from relurules.testing._case import BackendCase, Mode, Pull, find_case
+from relurules.testing._case import BackendCase, Mode, NoCaseError, Pull, find_case
 from relurules.testing._catalogue import PROFILES, backend_checks
 from relurules.testing._check import Check, Profile
 from relurules.testing._guard import SubnormalsFlushedError, assert_ieee
@@ -31,6 +31,7 @@ __all__ = [
     "ConformanceWarning",
     "KnownFailure",
     "Mode",
+    "NoCaseError",
     "Profile",
     "Pull",
     "SubnormalsFlushedError",

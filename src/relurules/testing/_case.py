@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkabl
 from relurules import _plugins
 from relurules._backend import BackendInfo
 from relurules._rule import Bounds
-from relurules.errors import UnknownBackendError
+from relurules.errors import RelurulesError, UnknownBackendError
 from relurules.testing._bits import Array
 from relurules.testing._known import KnownFailure
 
@@ -23,6 +23,10 @@ Mode: TypeAlias = Literal["eager", "compiled", "vjp", "vmap"]
 Pull: TypeAlias = Callable[[Array], Array]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class NoCaseError(RelurulesError, LookupError):
+    """A backend that offers the kit no adapter."""
 
 
 @runtime_checkable
@@ -76,7 +80,7 @@ def find_case(backend: str | BackendCase, /) -> BackendCase:
 
     Raises:
         UnknownBackendError: No such backend; the message has the close matches.
-        LookupError: The backend has no adapter.
+        NoCaseError: The backend has no adapter.
         TypeError: The adapter is incomplete.
     """
     case = _load_case(backend) if isinstance(backend, str) else backend
@@ -97,7 +101,7 @@ def _load_case(name: str) -> Any:
 def _module(info: BackendInfo) -> str:
     home = f"{info.load.__module__}.testing"
     if find_spec(home) is None:
-        raise LookupError(
+        raise NoCaseError(
             f"Backend {info.name!r} offers the conformance kit no adapter: there is no module "
             f"{home} with a function case(). See the page 'Writing a backend'."
         )

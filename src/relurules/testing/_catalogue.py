@@ -17,7 +17,6 @@ PROFILES = {
 }
 
 
-
 FAMILIES: tuple[Family, ...] = (
     Family(fn=_numbers.special_grid, axes=("rule", "dtype", "mode")),
     Family(fn=_numbers.other_sign, axes=("rule", "dtype", "mode")),
@@ -78,7 +77,7 @@ def backend_checks(
 
     Raises:
         UnknownBackendError: No such backend.
-        LookupError: The backend has no adapter.
+        NoCaseError: The backend has no adapter.
         ValueError: No such profile.
 
     Example:

@@ -135,4 +135,3 @@ class Family:
             "part": self.parts,
         }
         return list(table[axis])
-

@@ -75,7 +75,7 @@ def search(
     """Search for a draw on which `holds` raises, and return how many elements were drawn.
 
     Raises:
-        AssertionError: There is one; the smallest that was found is in the error's notes.
+        AssertionError: There is one; the message is about the smallest that was found.
     """
     hypothesis, drawn = require("hypothesis"), [0]
 
@@ -87,6 +87,7 @@ def search(
     settings = hypothesis.settings(
         max_examples=profile.examples,
         derandomize=profile.derandomize,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         deadline=None,
         database=None,
         print_blob=False,

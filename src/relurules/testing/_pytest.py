@@ -45,9 +45,7 @@ def parametrize_with_checks(
         ...     check()
     """
     assert_ieee()
-    params = parameters(
-        backend, rules=rules, expected_failures=expected_failures, profile=profile
-    )
+    params = parameters(backend, rules=rules, expected_failures=expected_failures, profile=profile)
     return require("pytest").mark.parametrize("check", params)
 
 

@@ -43,8 +43,14 @@ REFUSALS: tuple[tuple[str, Refusal], ...] = (
     ("rank_1", Refusal(error=(ValueError,), match="batch_axis=None", rule=REDIRECTED, shape=(4,))),
     ("axis_2", Refusal(error=(ValueError,), rule=REDIRECTED, options={"batch_axis": 2})),
     ("axis_-3", Refusal(error=(ValueError,), rule=REDIRECTED, options={"batch_axis": -3})),
-    ("rule_narrows_shape", Refusal(error=(TypeError, ValueError), rule=_returning(lambda g: g[:1]))),
-    ("rule_adds_an_axis", Refusal(error=(TypeError, ValueError), rule=_returning(lambda g: g[None]))),
+    (
+        "rule_narrows_shape",
+        Refusal(error=(TypeError, ValueError), rule=_returning(lambda g: g[:1])),
+    ),
+    (
+        "rule_adds_an_axis",
+        Refusal(error=(TypeError, ValueError), rule=_returning(lambda g: g[None])),
+    ),
     ("rule_returns_bool", Refusal(error=(TypeError,), rule=_returning(lambda g: g > 0))),
     ("rule_returns_none", Refusal(error=(TypeError,), rule=_returning(lambda g: None))),
     ("unknown_rule", Refusal(error=(UnknownRuleError,), match="'guided'", rule="guidde")),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from relurules._rule import Rule
+from relurules.errors import RelurulesError
 from relurules.testing._case import BackendCase, find_case
 from relurules.testing._catalogue import backend_checks
 from relurules.testing._check import Check, Profile
@@ -24,7 +25,7 @@ OnFail: TypeAlias = Literal["raise", "warn"] | None
 Failures: TypeAlias = Mapping[str, str] | Iterable[KnownFailure]
 
 
-class ConformanceError(AssertionError):
+class ConformanceError(RelurulesError, AssertionError):
     """A check failed, or one passed that was declared to fail."""
 
 

@@ -85,9 +85,7 @@ def sweeps(dtype: str, /) -> Iterator[Pair]:
     yield other.reshape(column), one.reshape(column)
 
 
-def mixed(
-    dtype: str, bounds: Bounds, seed: int, /, *, shape: tuple[int, ...] = (6, 3, 4)
-) -> Pair:
+def mixed(dtype: str, bounds: Bounds, seed: int, /, *, shape: tuple[int, ...] = (6, 3, 4)) -> Pair:
     """Return ties, normals and specials at random, every second row of x dead."""
     random = np.random.default_rng(seed)
     ties, normals = random.integers(-2, 9, (2, *shape)), random.normal(0, 3, (2, *shape))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from relurules.testing._check import Check
+from relurules.testing._extra import require
 from relurules.testing._guard import assert_ieee
 from relurules.testing._pytest import parameters
 
@@ -18,9 +19,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
     option = metafunc.config.getoption
     backends = option("relurules_backend")
     if not backends:
-        raise metafunc.config._relurules_usage_error(
-            "name a backend to check: --relurules-backend=torch"
-        )
+        raise require("pytest").UsageError("name a backend: --relurules-backend=torch")
     assert_ieee()
     found = [p for b in backends for p in parameters(b, profile=option("relurules_profile"))]
     metafunc.parametrize("check", found)

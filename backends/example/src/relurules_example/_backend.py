@@ -5,22 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from relurules.backend import (
-    STANDARD,
-    Bounds,
-    Decision,
-    Plan,
-    Report,
-    Row,
-    Rule,
-    Site,
-    State,
-    evaluate,
-    judge,
-)
+from relurules.backend import STANDARD, Bounds, Plan, Report, Rule, Site, State, evaluate, judge
 
 from relurules_example.tape import Forward, Model, Pullback, Tensor, interceptors
 
@@ -46,16 +35,16 @@ class ExampleAttachment:
         self._plan = plan
         self._state = state
         self._thread = threading.get_ident()
-        self._decisions: dict[Site, Decision] = {}
-        self._counts: Counter[Site] = Counter()
+        self._met: Counter[Site] = Counter()
         model.wrappers.append(self._wrap)
 
     def report(self) -> Report:
         """Return what was reached and what was not, so far."""
-        rows = (self._plan.row(s, d, self._counts[s]) for s, d in self._decisions.items())
-        return Report("example", self._plan.rule_name, tuple(rows))
+        plan = self._plan
+        rows = tuple(plan.row(site, plan.decide(site), n) for site, n in self._met.items())
+        return Report("example", plan.rule_name, rows)
 
-    def follow(self, optimizer: Any, advance: Callable[[], None], /) -> None:
+    def follow(self, optimizer: Any, _advance: Callable[[], None], /) -> None:
         """Refuse: the toy framework has no optimisers."""
         raise TypeError(f"The toy framework has no optimisers; got {type(optimizer).__name__}.")
 
@@ -65,16 +54,16 @@ class ExampleAttachment:
             self.model.wrappers.remove(self._wrap)
 
     def _wrap(self, forward: Forward) -> Forward:
-        """Return `forward` inside the rule, or as it is where the rule does not hold."""
-        if threading.get_ident() != self._thread:
+        """Return `forward` under the rule, or as it is where the rule does not hold."""
+        if threading.get_ident() != self._thread or self._state.paused:
             return forward
-        return lambda x: self._run(forward, x)
+        return partial(self._run, forward)
 
     def _run(self, forward: Forward, x: Tensor) -> Tensor:
+        """Run the model so that each of its activations asks `_intercept` for its gradient."""
         self.calls += 1
-        if self._state.paused:
-            return forward(x)
-        intercept = _Interceptor(self._decide, self._plan, self._state)
+        active = bool(self._plan.schedule.active(self._state.step))
+        intercept = partial(self._intercept, Counter(), active)
         token = interceptors.set((*interceptors.get(), intercept))
         try:
             y = forward(x)
@@ -83,32 +72,20 @@ class ExampleAttachment:
         judge(self.report(), self._plan)
         return y
 
-    def _decide(self, site: Site) -> Rule | None:
-        decision = self._decisions.setdefault(site, self._plan.decide(site))
-        self._counts[site] += 1
-        return decision.rule
-
-
-class _Interceptor:
-    """What one run of a model asks at each activation; it numbers those of one operation."""
-
-    def __init__(self, decide: Callable[[Site], Rule | None], plan: Plan, state: State) -> None:
-        self._decide = decide
-        self._plan = plan
-        self._active = plan.schedule.active(state.step)
-        self._seen: Counter[str] = Counter()
-
-    def __call__(self, op: str, x: Tensor, bounds: Bounds) -> Pullback | None:
+    def _intercept(
+        self, seen: Counter[str], active: bool, op: str, x: Tensor, bounds: Bounds
+    ) -> Pullback | None:
         """Return the pullback of the rule that this activation takes, or None."""
-        name = f"{op}_{self._seen[op]}" if self._seen[op] else op
-        self._seen[op] += 1
-        rule = self._decide(Site(name, op, bounds))
-        if rule is None:
+        seen[op] += 1
+        site = Site(f"{op}_{seen[op]}", op, bounds)
+        self._met[site] += 1
+        if (rule := self._plan.decide(site).rule) is None:
             return None
         rule.check_rank(x.data.ndim, self._plan.batch_axis)
-        return lambda g: self._pull(rule, x.data, g, bounds)
+        return partial(self._pull, rule, x.data, bounds, active)
 
-    def _pull(self, rule: Rule, x: Any, g: Any, bounds: Bounds) -> Any:
+    def _pull(self, rule: Rule, x: Any, bounds: Bounds, active: bool, g: Any) -> Any:
+        """Return the gradient that the rule lets pass."""
         lo, hi = (np.asarray(bound, x.dtype)[()] for bound in bounds)
         with np.errstate(invalid="ignore", over="ignore"):
             out = evaluate(
@@ -119,9 +96,9 @@ class _Interceptor:
                 xp=np,
                 batch_axis=self._plan.batch_axis,
                 gradient_of=self._plan.gradient_of,
-                active=self._active,
+                active=active,
                 standard=STANDARD,
             )
         if (getattr(out, "shape", None), getattr(out, "dtype", None)) != (g.shape, g.dtype):
-            raise TypeError(f"Rule {rule.name!r} must keep shape and dtype of {g.shape} {g.dtype}.")
+            raise TypeError(f"Rule {rule.name!r} must keep shape and dtype, {g.shape} {g.dtype}.")
         return out

@@ -42,7 +42,14 @@ class ExampleCase:
         """Return a model of one activation, written in this way."""
         return tape.Model(_SPELLINGS[spelling][1])
 
-    def pullback(self, fn: Callable[..., Any], x: Any, /, *, mode: Mode) -> tuple[Any, Pull]:
+    def pullback(
+        self,
+        fn: Callable[..., Any],
+        x: Any,
+        /,
+        *,
+        mode: Mode,  # noqa: ARG002 - there is one mode here
+    ) -> tuple[Any, Pull]:
         """Run `fn` and return its value and its pullback."""
         leaf = tape.Tensor(x)
         y = fn(leaf)

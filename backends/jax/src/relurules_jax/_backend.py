@@ -13,10 +13,11 @@ from relurules import Always, Applied
 from relurules.backend import Attachment, Plan, Report, State, judge, judge_gates
 
 from relurules_jax import _observe, _switch
-from relurules_jax._frames import Frame, Traced, inside, key_of
+from relurules_jax._frames import Frame, Traced, frames, inside, key_of
 from relurules_jax._ledger import Ledger
 from relurules_jax._models import Call, RuledModel, check, unwrapped
 from relurules_jax._scopes import Scopes
+from relurules_jax._structural import call_rewritten
 from relurules_jax._traces import is_clean, is_differentiated, is_recording
 
 _reduce_axes: ContextVar[tuple[str, ...] | None] = ContextVar("reduce_axes", default=None)
@@ -32,6 +33,10 @@ _BAKED_IN = (
     "The schedule's step was read while JAX records a program (jit, scan, ...), which would bake "
     "it in: the compiled function would never see another step. Pass the step as an argument of "
     "the jitted function and call applied.at(step)(...) inside, which compiles once."
+)
+_TRACED_STRUCTURAL = (
+    "match='structural' rewrites jaxprs, into which a traced step cannot be passed. Give "
+    "applied.at() an int, which compiles once while the rule is active and once after."
 )
 
 
@@ -127,7 +132,12 @@ class JaxAttachment:
             return function(*args, **kwargs)
         frame = self._frame()
         with inside(frame):
-            output = call_model(function, args, kwargs)
+            if self._plan.match == "structural":
+                output = call_rewritten(
+                    function, args, kwargs, lambda jaxpr: _observe.note_jaxpr(frames(), jaxpr)
+                )
+            else:
+                output = call_model(function, args, kwargs)
         self._settle(frame)
         return output
 
@@ -141,6 +151,8 @@ class JaxAttachment:
         is_traced = isinstance(step, jax.core.Tracer)
         if not is_traced and is_recording() and not self._scopes.fixes_step:
             raise RuntimeError(_BAKED_IN)
+        if is_traced and self._plan.match == "structural":
+            raise TypeError(_TRACED_STRUCTURAL)
         active = self._plan.schedule.active(step)
         return Traced(active) if is_traced else bool(active)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 class _Here(threading.local):
     depth = 0
     owner = ""
+    quiet = False
 
 
 _here = _Here()
@@ -43,3 +44,18 @@ def inside(owner: str) -> Iterator[None]:
         yield
     finally:
         _here.owner = before
+
+
+def is_quiet() -> bool:
+    """Return whether what is met need not be noted, because it is read from a jaxpr after."""
+    return _here.quiet
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold while a program is recorded that is read afterwards."""
+    before, _here.quiet = _here.quiet, True
+    try:
+        yield
+    finally:
+        _here.quiet = before

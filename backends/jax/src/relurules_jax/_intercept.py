@@ -17,10 +17,17 @@ from relurules_jax._vehicle import RuleCall, run_left_alone, run_ruled
 
 
 def intercept(
-    x: Any, op: str, bounds: Bounds, base: Callable[[Array], Array], jvp: Any
+    x: Any,
+    op: str,
+    bounds: Bounds,
+    base: Callable[[Array], Array],
+    jvp: Any,
+    *,
+    base_name: str | None = None,
 ) -> Array:
     """Run an activation under the rules in force: the innermost that takes the site wins."""
-    site = Site(site_name(op), op, bounds)
+    name = site_name(op) if base_name is None else "/".join(filter(None, (base_name, op)))
+    site = Site(name, op, bounds)
     if not on_floats(jnp.result_type(x)):
         return base(x)
     chosen = _choose(frames(), site, f"{jnp.result_type(x).name}{list(jnp.shape(x))}")

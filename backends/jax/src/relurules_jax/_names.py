@@ -17,10 +17,12 @@ from types import CodeType, FrameType
 from typing import Any
 
 import jax
+import relurules
 from jax.extend import source_info_util
 
-_LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in (jax.__file__, __file__))
-_NORMALISATION = re.compile(r"[/\\](flax|equinox|haiku|keras)[/\\].*norm\w*\.py$")
+_HOMES = (jax.__file__, relurules.__file__, __file__)
+_LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in _HOMES)
+_NORMALISATION = re.compile(r"[/\\](flax|equinox|haiku|keras)[/\\].*norm\w*\.py$|[Nn]orm\w*$")
 _FUNCTIONS = re.compile(r"jax[/\\]_src[/\\]nn[/\\]functions\.py")
 _OWNERS = (("keras", "Layer"), ("flax.nnx", "Module"), ("equinox", "Module"))
 
@@ -56,12 +58,12 @@ def is_own_functions(where: str) -> bool:
     return bool(_FUNCTIONS.search(where))
 
 
-def is_normalisation(filename: str) -> bool:
-    """Return whether a file holds a library's normalisation layers.
+def is_normalisation(place: str) -> bool:
+    """Return whether a file or a scope is a library's normalisation layer.
 
     They bound a variance by `maximum(0, var)`, which is no activation.
     """
-    return bool(_NORMALISATION.search(filename))
+    return bool(_NORMALISATION.search(place))
 
 
 def frames_above() -> Iterator[FrameType]:

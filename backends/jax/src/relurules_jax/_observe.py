@@ -18,7 +18,7 @@ from relurules.backend import Decision
 
 from relurules_jax._custom import functions_of, taking_along
 from relurules_jax._frames import Frame, frames
-from relurules_jax._here import below, inside, is_below, owner_in_force
+from relurules_jax._here import below, inside, is_below, is_quiet, owner_in_force
 from relurules_jax._intercept import intercept
 from relurules_jax._names import frames_above, is_normalisation, is_own_functions, place_name
 from relurules_jax._vehicle import site_called
@@ -26,7 +26,7 @@ from relurules_jax._walker import OWN_RULE, Finding, constant, findings, inspect
 
 _OBSERVED = (
     "jit_p pjit_p custom_jvp_call_p custom_vjp_call_p max_p min_p clamp_p select_n_p tanh_p "
-    "logistic_p erf_p scan_p while_p cond_p remat_p closed_call_p"
+    "logistic_p scan_p while_p cond_p remat_p closed_call_p"
 ).split()
 
 
@@ -78,6 +78,12 @@ def _note_custom(in_force: tuple[Frame, ...], where: str, name: str) -> bool:
     return found is not None
 
 
+def note_jaxpr(in_force: tuple[Frame, ...], jaxpr: Any) -> None:
+    """Note what a jaxpr holds."""
+    for found in findings(jaxpr):
+        _record(in_force, found, traced_earlier=True)
+
+
 def _is_hard_tanh(primitive: str, params: Any) -> bool:
     if primitive not in ("jit", "pjit") or params["name"] != "hard_tanh":
         return False
@@ -105,6 +111,8 @@ def _note(in_force: tuple[Frame, ...], primitive: str, args: Any, params: Any) -
 def _record(in_force: tuple[Frame, ...], found: Finding, *, traced_earlier: bool) -> None:
     """Note a finding; one in a jaxpr only if it is new, since its tracing was noted already."""
     name = found.name or place_name(found.kind)
+    if is_quiet() or (found.status == "gate" and is_normalisation(name)):
+        return
     for frame in in_force:
         if found.site is not None:
             site, rule = found.site

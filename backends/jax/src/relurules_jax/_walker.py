@@ -39,7 +39,7 @@ _GATE = "match='structural' takes it"
 _OTHER = "has no rule"
 
 OTHERS = frozenset(
-    "celu elu erf gelu glu hard_sigmoid hard_silu hard_swish leaky_relu log_sigmoid logistic mish "
+    "celu elu gelu glu hard_sigmoid hard_silu hard_swish leaky_relu log_sigmoid logistic mish "
     "relu_squared selu sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus "
     "swish tanh".split()
 )
@@ -62,9 +62,9 @@ class Finding:
 def findings(jaxpr: Any) -> Iterator[Finding]:
     """Yield everything of interest in a jaxpr, in order, and in the jaxprs inside it."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in SKIPPED or _is_in_normalisation(eqn):
-            continue
         name = scope(eqn.source_info.name_stack)
+        if eqn.primitive.name in SKIPPED or is_normalisation(name):
+            continue
         shape = str(eqn.invars[0].aval.str_short()) if eqn.invars else ""
         found = inspect(eqn.primitive.name, eqn.params, _literals(eqn.invars), _is_float(eqn))
         if found is None:
@@ -179,8 +179,3 @@ def _literals(invars: Sequence[Any]) -> Constants:
 def _is_float(eqn: Any) -> bool:
     dtypes = (getattr(v.aval, "dtype", None) for v in eqn.outvars)
     return any(d is not None and jnp.issubdtype(d, jnp.floating) for d in dtypes)
-
-
-def _is_in_normalisation(eqn: Any) -> bool:
-    traceback = eqn.source_info.traceback
-    return traceback is not None and any(is_normalisation(f.file_name) for f in traceback.frames)

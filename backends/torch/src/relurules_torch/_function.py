@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import torch
 from relurules.backend import Bounds, GradientOf, Rule, flips
@@ -20,6 +21,7 @@ from relurules.backend import Bounds, GradientOf, Rule, flips
 from relurules_torch._kernels import Kernel, Tensor, rounded, run_rule
 
 Run: TypeAlias = Callable[[Tensor], Tensor]
+Backward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 _EXACT = frozenset({0.0, 6.0, -math.inf, math.inf})
 
@@ -37,6 +39,7 @@ class RuleCall:
         batch_axis: The axis that separates samples, or None.
         gradient_of: What the user differentiates, or None.
         active: Whether the schedule is running: a bool or a boolean tensor.
+        backward: Returns the gradient that passes, from the incoming one and what was kept.
     """
 
     rule: Rule
@@ -47,28 +50,32 @@ class RuleCall:
     batch_axis: int | None
     gradient_of: GradientOf | None
     active: Any
-    _flips: bool = field(init=False)
-    _is_exact: bool = field(init=False)
+    backward: Backward = field(init=False)
 
     def __post_init__(self) -> None:
-        self._flips = flips(self.rule, self.gradient_of)
-        self._is_exact = _EXACT.issuperset(self.bounds)
+        self.backward = self._choose()
 
-    def backward(self, z: Tensor, g: Tensor) -> Tensor:
-        """Return the gradient that passes, from what was kept and the incoming gradient."""
-        bounds = self.bounds if self._is_exact else rounded(self.bounds, g.dtype)
+    def _choose(self) -> Backward:
         if self.kernel is None:
-            return self._run_rule(z, g, bounds)
-        if self._flips:
-            return -self.kernel.run(-g, z, bounds=bounds, batch_axis=self.batch_axis)
-        return self.kernel.run(g, z, bounds=bounds, batch_axis=self.batch_axis)
+            return self._run_rule
+        if flips(self.rule, self.gradient_of) or not _EXACT.issuperset(self.bounds):
+            return self._run_kernel
+        # the common case, in which nothing is left to decide per call
+        return partial(self.kernel.run, bounds=self.bounds, batch_axis=self.batch_axis)
 
-    def _run_rule(self, x: Tensor, g: Tensor, bounds: Bounds) -> Tensor:
+    def _run_kernel(self, g: Tensor, z: Tensor) -> Tensor:
+        kernel = cast(Kernel, self.kernel).run
+        bounds = rounded(self.bounds, g.dtype)
+        if flips(self.rule, self.gradient_of):
+            return -kernel(-g, z, bounds=bounds, batch_axis=self.batch_axis)
+        return kernel(g, z, bounds=bounds, batch_axis=self.batch_axis)
+
+    def _run_rule(self, g: Tensor, x: Tensor) -> Tensor:
         return run_rule(
             self.rule,
             x,
             g,
-            bounds=bounds,
+            bounds=rounded(self.bounds, g.dtype),
             batch_axis=self.batch_axis,
             gradient_of=self.gradient_of,
             active=self.active if self.active is not False else True,
@@ -92,7 +99,7 @@ class RuleFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         """Let the rule pass the gradient."""
-        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None, None
+        return ctx.call.backward(grad_outputs[0], ctx.saved_tensors[0]), None, None
 
 
 class TransformableRuleFunction(torch.autograd.Function):
@@ -115,7 +122,7 @@ class TransformableRuleFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         """Let the rule pass the gradient."""
-        return ctx.call.backward(*ctx.saved_tensors, *grad_outputs), None, None
+        return ctx.call.backward(grad_outputs[0], ctx.saved_tensors[0]), None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -131,5 +138,8 @@ def apply_rule(x: Tensor, run: Run, call: RuleCall) -> Tensor:
     if not torch._C._are_functorch_transforms_active():
         result: Tensor = RuleFunction.apply(x, run, call)
         return result
-    y: Tensor = TransformableRuleFunction.apply(x, run, call)
-    return x.copy_(y) if call.inplace else y
+    if not call.inplace:
+        y: Tensor = TransformableRuleFunction.apply(x, run, call)
+        return y
+    # torch.func wants pure functions, so change a copy and write it back.
+    return x.copy_(TransformableRuleFunction.apply(x.clone(), run, call))

@@ -63,33 +63,28 @@ class Interceptor(TorchFunctionMode):
         value = output.detach()
         return apply_rule(x, lambda _: value, self._prepare(x, entry))
 
-    def _meet(
-        self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any
-    ) -> Any:
+    def _meet(self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any) -> Any:
         bounds = operation.bounds(args, kwargs)
         wanted = operation.status == "site" or self._plan.match == "structural"
         if bounds is None or not wanted:
-            output = func(*args, **kwargs)
-            self._note(operation, place, args, kwargs, output)
-            return output
+            return self._pass_by(func, operation, place, args, kwargs)
         entry = self._ledger.site(place, operation.name, bounds)
         entry.calls += 1
         if operation.has_fixed_bounds:
             self._known[func, place] = entry
         return self._run(entry, func, operation, args, kwargs)
 
-    def _run(
-        self, entry: Entry, func: Any, operation: Operation, args: Any, kwargs: Any
-    ) -> Any:
+    def _run(self, entry: Entry, func: Any, operation: Operation, args: Any, kwargs: Any) -> Any:
         x = input_of(args, kwargs)
         if entry.decision.rule is None or not isinstance(x, Tensor):
-            output = func(*args, **kwargs)
-            leave_alone(output, boundary_of(x))
-            return output
+            return _alone(func, args, kwargs)
         inplace = operation.is_inplace(args, kwargs)
-        run = _runner(func, args, kwargs)
-        if _outer_modes():
+        run = operation.plain
+        if run is None or inplace:
+            run = functools.partial(_call_with_input, func, args, kwargs)
+        if torch._C._len_torch_function_stack():
             _tell_outer(operation)
+            run = _unseen(run)
         if not _is_differentiated(x):
             return run(x)
         call = self._prepare(x, entry, inplace=inplace, saves_output=operation.saves_output)
@@ -109,7 +104,7 @@ class Interceptor(TorchFunctionMode):
         rule = entry.decision.rule or self._plan.standard
         if self.active is False:
             rule = rule.after or self._plan.standard
-        key = (id(rule), entry.site.bounds, inplace, saves_output)
+        key = (id(rule), entry.bounds, inplace, saves_output)
         call = self._calls.get(key)
         if call is None or call.active is not self.active:
             call = self._calls[key] = self._new_call(rule, *key[1:])
@@ -133,15 +128,24 @@ class Interceptor(TorchFunctionMode):
         if (place := self._ledger.place(2)) is not None:
             self._ledger.note(place, "overruled", operation.name, "an inner rule took it")
 
-    def _note(
-        self, operation: Operation, place: Place, args: Any, kwargs: Any, output: Any
-    ) -> None:
+    def _pass_by(
+        self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any
+    ) -> Any:
         if operation.status == "gate" and not looks_like_gate(operation, args, kwargs):
-            return
+            return func(*args, **kwargs)
         status = "missed" if operation.status == "site" else operation.status
         line = self._ledger.note(place, status, operation.name, _DETAILS[operation.status])
         if line.status == "excluded":
-            leave_alone(output, boundary_of((args, kwargs)))
+            return _alone(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _alone(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an activation that keeps its own gradient on purpose, and mark its node as such."""
+    boundary = boundary_of((args, kwargs))  # before, since the call may change its input
+    output = func(*args, **kwargs)
+    leave_alone(output, boundary)
+    return output
 
 
 def _is_differentiated(x: Tensor) -> bool:
@@ -167,17 +171,6 @@ def _is_mapped(x: Tensor) -> bool:
     return bool(functorch.is_batchedtensor(x))
 
 
-def _runner(func: Any, args: Any, kwargs: Any) -> Run:
-    """Return `func` as a function of its input that no outer rule sees: this one has won."""
-    run = functools.partial(_call_with_input, func, args, kwargs)
-    return _unseen(run) if _outer_modes() else run
-
-
-def _outer_modes() -> int:
-    count: int = torch._C._len_torch_function_stack()
-    return count
-
-
 def _tell_outer(operation: Operation) -> None:
     for mode in _get_current_function_mode_stack():
         if isinstance(mode, Interceptor):
@@ -191,6 +184,8 @@ def _call_with_input(func: Any, args: Any, kwargs: Any, x: Tensor) -> Any:
 
 
 def _unseen(run: Run) -> Run:
+    """Return `run` as outer rules do not see it: this one has won."""
+
     def quiet(x: Tensor) -> Tensor:
         if type(x) is not Tensor and not isinstance(x, torch.nn.Parameter):
             return run(x)  # a subclass keeps its type only through its own __torch_function__

@@ -21,7 +21,7 @@ from relurules.backend import STANDARD, Bounds, Rule, evaluate, kernel_for
 
 Tensor: TypeAlias = torch.Tensor
 
-threshold_backward = torch.ops.aten.threshold_backward.default
+threshold_backward = torch.ops.aten.threshold_backward.default._op  # without a Python frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,20 +31,20 @@ class Entry:
     """An activation at one place in the model's code.
 
     Attributes:
-        site: The activation.
         decision: The rule it takes, or why it takes none.
+        place: Where it is.
+        op: The operation's name.
+        bounds: `(lo, hi)`.
         calls: How often it ran.
         prepared: How its last backward was to run, to be used again where it fits.
     """
 
-    site: Site
     decision: Decision
+    place: Place
+    op: str
+    bounds: Bounds
     calls: int = 0
     prepared: RuleCall | None = None
-
-    def row(self, plan: Plan) -> Row:
-        """Return the report's row."""
-        return plan.row(self.site, self.decision, self.calls)
 
 
 @dataclass(slots=True)
@@ -57,10 +57,6 @@ class Note:
     detail: str
     calls: int = 0
 
-    def row(self, plan: Plan) -> Row:
-        """Return the report's row."""
-        return Row(self.status, self.name, self.kind, self.calls, self.detail)
-
 
 class Ledger:
     """All that one applied rule met in one model, in the order in which it ran."""
@@ -69,8 +65,10 @@ class Ledger:
         self._plan = plan
         self.paths = {module: path for path, module in model.named_modules()}
         self._lines: dict[Any, Entry | Note] = {}
-        self._names = set(self.paths.values())
+        self._names: dict[Any, str] = {}
+        self._taken = set(self.paths.values())
         self._statuses: set[Any] = set()
+        self._by_kind: dict[Bounds, Decision] = {}
         self.changed = True
 
     @property
@@ -99,9 +97,9 @@ class Ledger:
         key = (place, op, bounds)
         entry = self._lines.get(key)
         if not isinstance(entry, Entry):
-            site = Site(self._name(place, op), op, bounds)
-            entry = Entry(site, self._plan.decide(site))
-            self._add(key, entry, "replaced" if entry.decision.rule else "excluded")
+            decision = self._decide(key)
+            entry = Entry(decision, place, op, bounds)
+            self._add(key, entry, "replaced" if decision.rule else "excluded")
         return entry
 
     def note(self, place: Place, status: Any, op: str, detail: str) -> Note:
@@ -109,7 +107,7 @@ class Ledger:
         key = (place, op, status)
         line = self._lines.get(key)
         if not isinstance(line, Note):
-            line = self._note(key, status, self._name(place, op), op, detail)
+            line = self._note(key, status, self._name(key, place, op), op, detail)
         line.calls += 1
         return line
 
@@ -122,8 +120,26 @@ class Ledger:
 
     def report(self) -> Report:
         """Return everything met so far."""
-        rows = tuple(line.row(self._plan) for line in self._lines.values())
+        rows = tuple(self._row(key, line) for key, line in self._lines.items())
         return Report("torch", self._plan.rule_name, rows)
+
+    def _row(self, key: Any, line: Entry | Note) -> Row:
+        if isinstance(line, Entry):
+            return self._plan.row(self._site(key), line.decision, line.calls)
+        return Row(line.status, line.name, line.kind, line.calls, line.detail)
+
+    def _site(self, key: tuple[Place, str, Bounds]) -> Site:
+        place, op, bounds = key
+        return Site(self._name(key, place, op), op, bounds)
+
+    def _decide(self, key: tuple[Place, str, Bounds]) -> Decision:
+        if self._plan.asks_names:
+            return self._plan.decide(self._site(key))
+        bounds = key[2]  # the same decision for all of a kind, so no name is needed yet
+        decision = self._by_kind.get(bounds)
+        if decision is None:
+            decision = self._by_kind[bounds] = self._plan.decide(Site("", key[1], bounds))
+        return decision
 
     def _note(self, key: Any, status: Any, name: str, kind: str, detail: str) -> Note:
         if status in _REFUSED and self._plan.excludes(name):
@@ -136,14 +152,20 @@ class Ledger:
         self.changed = True
         return line
 
-    def _name(self, place: Place, op: str) -> str:
-        module, path = place[0], self.paths[place[0]]
+    def _name(self, key: Any, place: Place, op: str) -> str:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._new_name(place[0], op)
+        return name
+
+    def _new_name(self, module: nn.Module, op: str) -> str:
+        path = self.paths[module]
         if path and type(module).__module__ == _ACTIVATIONS:
             return path
         base = f"{path}.{op}" if path else op
         name, count = base, 0
-        while name in self._names:
+        while name in self._taken:
             count += 1
             name = f"{base}_{count}"
-        self._names.add(name)
+        self._taken.add(name)
         return name

@@ -35,6 +35,7 @@ class Operation:
         mutates: Whether this spelling always changes its input.
         saves_output: Whether autograd keeps its output, and not its input, for the backward.
         has_fixed_bounds: Whether its bounds are the same in every call.
+        plain: The quickest spelling of it out of place, of the input alone, if there is one.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Operation:
     mutates: bool = False
     saves_output: bool = False
     has_fixed_bounds: bool = False
+    plain: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def is_inplace(self, args: Args, kwargs: Kwargs) -> bool:
         """Return whether this call changes its input."""
@@ -110,7 +112,15 @@ def _as_bounds(lo: Any, hi: Any) -> Bounds | None:
 
 
 _OPERATIONS: tuple[Operation, ...] = (
-    Operation("relu", "site", _RELU, inplace_at=1, saves_output=True, has_fixed_bounds=True),
+    Operation(
+        "relu",
+        "site",
+        _RELU,
+        inplace_at=1,
+        saves_output=True,
+        has_fixed_bounds=True,
+        plain=torch.relu,
+    ),
     Operation("relu6", "site", _RELU6, inplace_at=1, has_fixed_bounds=True),
     Operation("hardtanh", "site", _hardtanh, inplace_at=3),
     Operation("threshold", "site", _threshold, inplace_at=3),

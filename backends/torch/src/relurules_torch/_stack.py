@@ -7,7 +7,12 @@ forward hooks (https://github.com/pytorch/pytorch/blob/v2.9.0/torch/nn/modules/m
 
 from __future__ import annotations
 
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
 
 
 def leave(mode: TorchFunctionMode) -> None:
