@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable
 
-import relurules
 import torch
 import torchvision
 from captum.attr import Deconvolution, GuidedBackprop
@@ -25,6 +24,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor, nn
+
+import relurules
 
 Contender = Callable[[nn.Module, Tensor], Tensor]
 

@@ -11,7 +11,7 @@ from relurules._applied import Applied
 from relurules._backend import BackendInfo
 from relurules._plan import Match, Missing, Plan, Select, Selector
 from relurules._rule import GradientOf, Rule
-from relurules._schedule import Always, Schedule
+from relurules._schedule import ALWAYS, Schedule
 from relurules._state import State
 from relurules.errors import (
     BackendNotInstalledError,
@@ -154,7 +154,7 @@ def _choices(rules: Rules) -> tuple[tuple[str, Rule], ...]:
 
 def _schedule(schedule: Schedule | None) -> Schedule:
     if schedule is None:
-        return Always()
+        return ALWAYS
     if not isinstance(schedule, Schedule):
         raise TypeError(
             f"schedule must have a method active(step), such as relurules.until(16); got "

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
-from relurules._report import Row, Site
+from relurules._report import Row, Site, Status
 from relurules._rule import KINDS, GradientOf, Rule
-from relurules._schedule import Always, Schedule
+from relurules._schedule import ALWAYS, Schedule
 
 Missing: TypeAlias = Literal["error", "warn", "ignore"]
 Match: TypeAlias = Literal["named", "structural"]
@@ -47,7 +47,7 @@ class Plan:
 
     choices: tuple[tuple[str, Rule], ...]
     standard: Rule
-    schedule: Schedule = Always()
+    schedule: Schedule = ALWAYS
     gradient_of: GradientOf | None = None
     batch_axis: int | None = 0
     only: Selector = None
@@ -83,7 +83,7 @@ class Plan:
 
     def row(self, site: Site, decision: Decision, calls: int, /) -> Row:
         """Return the report's row for a site and what was decided about it."""
-        status = "replaced" if decision.rule else "excluded"
+        status: Status = "replaced" if decision.rule else "excluded"
         return Row(status, site.name, site.kind, calls, decision.reason)
 
 

@@ -13,8 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points, version
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pluggy
 
@@ -28,6 +27,9 @@ from relurules.errors import (
     UnknownNameError,
     did_you_mean,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "relurules"
 CORE = "relurules"
@@ -68,11 +70,14 @@ class Failure:
     version: str
     error: BaseException
 
+    @property
+    def reason(self) -> str:
+        """The error's type and message."""
+        return f"{type(self.error).__name__}: {self.error}"
+
     def __str__(self) -> str:
-        return (
-            f"plugin {self.name!r} of {self.distribution} {self.version} failed to load: "
-            f"{type(self.error).__name__}: {self.error}"
-        )
+        origin = f"{self.distribution} {self.version}"
+        return f"plugin {self.name!r} of {origin} failed to load: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class Catalogue:
 @functools.cache
 def catalogue() -> Catalogue:
     """Return everything installed; discovers it on the first call."""
+    from importlib.metadata import version  # noqa: PLC0415 - a third of our import time
+
     manager = pluggy.PluginManager("relurules")
     manager.add_hookspecs(hookspecs)
     found = Catalogue(manager)
@@ -166,6 +173,8 @@ def recognise(backend: str, obj: object, /) -> Bounds | None:
 
 
 def _entry_points() -> Iterator[EntryPoint]:
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     switch = os.environ.get("RELURULES_DISABLE_PLUGINS", "").strip()
     if switch.lower() in {"1", "true", "all", "*"}:
         return
@@ -236,7 +245,7 @@ def _provided(found: Catalogue, hook: str, plugin: object, kind: type[T]) -> lis
 
 def _failed(found: Catalogue) -> Iterator[Installed[Any]]:
     for one in found.failures:
-        yield Installed(one.name, one.distribution, one.version, error=str(one.error))
+        yield Installed(one.name, one.distribution, one.version, error=one.reason)
 
 
 def _claims(
@@ -244,7 +253,8 @@ def _claims(
 ) -> dict[str, list[Installed[T]]]:
     table: dict[str, list[Installed[T]]] = {}
     for one in known:
-        extra = aliases(one.item) if one.item is not None else ()
+        item = one.item
+        extra: tuple[str, ...] = () if item is None else aliases(item)
         for name in dict.fromkeys((one.name, *extra)):
             table.setdefault(name, []).append(one)
             table.setdefault(f"{one.distribution}:{name}", []).append(one)

@@ -7,7 +7,6 @@ same shape, so that one table serves the terminal, a notebook and a file.
 
 from __future__ import annotations
 
-import html
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -133,12 +132,14 @@ class Report:
         return "\n".join([self._headline(), *lines])
 
     def _repr_html_(self) -> str:
+        from html import escape  # noqa: PLC0415 - only in notebooks
+
         head = "".join(f"<th>{name}</th>" for name in ("status", "name", "kind", "calls", "detail"))
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for row in self._cells()
         )
-        caption = html.escape(self._headline())
+        caption = escape(self._headline())
         return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
 
 

@@ -40,6 +40,9 @@ class Always:
         return True
 
 
+ALWAYS = Always()
+
+
 def until(last_step: int, /) -> Until:
     """Make a rule active while `step <= last_step`, counting from 0.
 

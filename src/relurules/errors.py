@@ -8,7 +8,6 @@ each also from the built-in exception a caller would expect (`LookupError`, `Imp
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -74,5 +73,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("guidde", ["guided", "deconv"])
     "; did you mean 'guided'?"
     """
+    import difflib  # noqa: PLC0415 - only for a message
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

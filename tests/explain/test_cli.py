@@ -99,4 +99,4 @@ def test_the_listing_imports_no_framework() -> None:
         "a.app(standalone_mode=False)\n"
         "sys.exit('torch' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

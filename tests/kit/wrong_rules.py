@@ -214,6 +214,12 @@ def standard_blocks_by_position(x, g, lo, hi):
     return open_gate(x, lo, hi) | (np.arange(x.shape[-1]) == 1)
 
 
+@filters("standard")
+def standard_blocks_the_first_sample(x, g, lo, hi):
+    first = (np.arange(len(x)) == 0).reshape(-1, *[1] * (x.ndim - 1))
+    return open_gate(x, lo, hi) | first
+
+
 @wrong("standard", check="law[reads_only]")
 def standard_works_in_place(x, g, *, bounds, xp):
     g[open_gate(x, *bounds)] = 0
@@ -367,7 +373,8 @@ def redirects(
             axis = None if batch_axis is None else batch_axis % x.ndim
             over = tuple(a for a in range(x.ndim) if a != axis)
             gate = closed_gate(x, lo, hi)
-            p = dict(x=x, g=g, lo=lo, hi=hi, gate=gate, over=over, passed=select(gate, g))
+            p = {"x": x, "g": g, "lo": lo, "hi": hi, "gate": gate, "over": over}
+            p["passed"] = select(gate, g)
             p["live"] = lambda: np.any(p["passed"] != 0, axis=p["over"], keepdims=True)
             p["away"] = ((x < lo) & (g > 0)) | ((x > hi) & (g < 0))
             changed = change(dict(p))

@@ -88,7 +88,7 @@ def test_a_copy_of_a_ruled_model_is_its_own(small: Small, x: Tensor) -> None:
         ruled(x)
         before = gradients(small(x), [x])[0]
     assert same(before, by_hand(small, x, "guided"))
-    assert pickle.loads(pickle.dumps(small)).conv.weight.shape == small.conv.weight.shape  # noqa: S301
+    assert pickle.loads(pickle.dumps(small)).conv.weight.shape == small.conv.weight.shape
 
 
 def test_non_reentrant_checkpointing(small: Small, x: Tensor) -> None:

@@ -26,7 +26,9 @@ def sign_bit(dtype: np.dtype[Any], /) -> int:
 
 def magnitude(array: Array, /) -> Array:
     """Return the bit patterns without their sign."""
-    return bits(array) & np.array(sign_bit(array.dtype) - 1, f"u{array.dtype.itemsize}")
+    mask = np.array(sign_bit(array.dtype) - 1, f"u{array.dtype.itemsize}")
+    result: Array = bits(array) & mask
+    return result
 
 
 def is_nan(array: Array, /) -> Array:
@@ -80,17 +82,19 @@ def assert_same(
     Raises:
         AssertionError: They differ.
     """
-    if not isinstance(actual, np.ndarray):
-        raise AssertionError(f"{what}: expected a NumPy array, got {type(actual).__name__}")
-    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
-        raise AssertionError(
-            f"{what}: expected {expected.dtype} of shape {expected.shape}, "
-            f"got {actual.dtype} of shape {actual.shape}"
-        )
+    if kind(actual) != kind(expected):
+        raise AssertionError(f"{what}: expected {kind(expected)}, got {kind(actual)}")
     wrong = ~matches(actual, expected, ulps=ulps)
     if wrong.any():
         raise AssertionError(f"{what}: {_first(wrong, x, g, expected, actual)}")
     return int(expected.size)
+
+
+def kind(value: Any, /) -> str:
+    """Return dtype and shape as text; of anything but an array, its type."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    return type(value).__name__
 
 
 def _first(wrong: Array, x: Array, g: Array, expected: Array, actual: Array) -> str:

@@ -36,4 +36,5 @@ def dtype_of(name: str, /) -> np.dtype[Any]:
     """Return the NumPy dtype of one of `relurules.spec.DTYPES`; bfloat16 is ml_dtypes's."""
     if name in NATIVE:
         return np.dtype(name)
-    return np.dtype(getattr(require("ml_dtypes"), name))
+    found: np.dtype[Any] = np.dtype(getattr(require("ml_dtypes"), name))
+    return found

@@ -30,8 +30,8 @@ class KnownFailure:
         ValueError: No reason, or another kind.
 
     Example:
-        >>> KnownFailure(check="layouts[*]", kind="never", reason="Its arrays have no strides.")
-        KnownFailure(check='layouts[*]', kind='never', reason='Its arrays have no strides.', link='')
+        >>> KnownFailure(check="layouts[*]", kind="never", reason="It has no strides.")
+        KnownFailure(check='layouts[*]', kind='never', reason='It has no strides.', link='')
     """
 
     check: str

@@ -60,8 +60,8 @@ def _table(results: Sequence[dict[str, Any]]) -> str:
     columns = _distinct((one["dtype"], one["mode"]) for one in numeric)
     rows = [("rule", *(f"{dtype}, {mode}" for dtype, mode in columns))]
     rows.append(("---",) * len(rows[0]))
-    for rule in _distinct(one["rule"] for one in numeric):
-        rows.append((rule, *(_cell(numeric, rule, *column) for column in columns)))
+    rules = _distinct(one["rule"] for one in numeric)
+    rows += [(rule, *(_cell(numeric, rule, *column) for column in columns)) for rule in rules]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

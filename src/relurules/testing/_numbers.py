@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import get_args
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from relurules.testing._values import (
 _LAST_STEP = 16
 _COMPILED_DRAWS = 2
 _STEPS = (0, _LAST_STEP, _LAST_STEP + 1)
+_SIGNS: tuple[GradientOf | None, ...] = (None, "score", "loss")
+
+T = TypeVar("T")
 _EMPTY = ((0, 3), (3, 0), (2, 0, 4), (0, 0))
 
 
@@ -72,12 +75,9 @@ def _draws(at: Setting) -> Iterator[Trial]:
 
 
 def _draw(at: Setting, seed: int) -> Trial:
-    axes = (0,) if at.mode == "vmap" else (0, 1, -1, None)
+    axes: Sequence[int | None] = (0,) if at.mode == "vmap" else (0, 1, -1, None)
     random = np.random.default_rng(seed)
-    bounds, batch_axis, step, sign = (
-        options[random.integers(len(options))]
-        for options in (bounds_for(at.rule), axes, _STEPS, (None, *get_args(GradientOf)))
-    )
+    bounds, batch_axis = _one(random, bounds_for(at.rule)), _one(random, axes)
     x, g = mixed(at.dtype, bounds, seed)
     if batch_axis:
         x, g = np.moveaxis(x, 0, batch_axis), np.moveaxis(g, 0, batch_axis)
@@ -88,10 +88,14 @@ def _draw(at: Setting, seed: int) -> Trial:
         bounds=bounds,
         mode=at.mode,
         batch_axis=batch_axis,
-        gradient_of=sign,
+        gradient_of=_one(random, _SIGNS),
         schedule=until(_LAST_STEP),
-        step=step,
+        step=_one(random, _STEPS),
     )
+
+
+def _one(random: np.random.Generator, options: Sequence[T]) -> T:
+    return options[int(random.integers(len(options)))]
 
 
 def sizes(at: Setting) -> int:

@@ -20,13 +20,12 @@ from relurules.testing._bits import Array, assert_same
 from relurules.testing._case import BackendCase
 from relurules.testing._values import RELU
 
-X = np.array([[-1.0, 0.5, 7.0, -3.0], [-2.0, -3.0, -0.5, -1.5]], np.float32)
+X = np.array([[-0.75, 0.5, 7.0, -3.0], [-2.0, -3.0, -1.25, -1.5]], np.float32)
 G = np.array([[1.0, -2.0, 3.0, -4.0], [-1.0, 2.0, -3.0, 4.0]], np.float32)
 
 PLAIN = relurules.rule("standard")
 DECONV = relurules.rule("deconv")
 IDENTITY = relurules.rule("identity")
-GUIDED = relurules.rule("guided")
 REDIRECTED = relurules.rule("redirected")
 REDIRECTED_RELU6 = relurules.rule("redirected_relu6")
 

@@ -7,20 +7,22 @@ sample than it says. Whatever passes must then be the same bits in each installe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from relurules import _plugins, spec
 from relurules._apply import rule as find_rule
-from relurules._rule import Rule, evaluate
+from relurules._library import STANDARD
+from relurules._rule import Bounds, Rule, evaluate
 from relurules.testing import _numbers
 from relurules.testing._bits import Array, assert_same, matches
-from relurules.testing._case import BackendCase, find_case
+from relurules.testing._case import BackendCase, Mode, Pull, find_case
 from relurules.testing._catalogue import find_profile
 from relurules.testing._check import Check, Family, Profile, Setting
 from relurules.testing._extra import NATIVE, dtype_of, require
+from relurules.testing._known import KnownFailure
 from relurules.testing._run import CheckResult, OnFail, run_checks
 from relurules.testing._values import bounds_for, grid, mixed
 
@@ -179,20 +181,25 @@ class _NumPy:
     """The adapter of no backend: the rule's function on NumPy."""
 
     name = "numpy"
-    modes: tuple[Any, ...] = ()
-    spellings: dict[str, Any] = {}
-    versions = {"numpy": np.__version__}
-    known_failures: tuple[Any, ...] = ()
+    modes: tuple[Mode, ...] = ()
+    known_failures: tuple[KnownFailure, ...] = ()
 
     def __init__(self, dtypes: tuple[str, ...]) -> None:
         self.dtypes = dtypes
+        self.spellings: Mapping[str, Bounds] = {}
+        self.versions: Mapping[str, str] = {"numpy": np.__version__}
 
-    def model(self, *bounds: Any) -> Any:
-        """Refuse: there is no model."""
+    def model(self, *_: Bounds) -> Any:
+        """Refuse: a function is no model."""
         raise NotImplementedError
 
-    spelled = model
-    pullback: Any = model
+    def spelled(self, spelling: str, /) -> Any:
+        """Refuse."""
+        raise NotImplementedError
+
+    def pullback(self, fn: Callable[..., Any], x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
+        """Refuse."""
+        raise NotImplementedError
 
 
 def _named(case: BackendCase, checks: Iterable[Check]) -> Iterator[Check]:
@@ -218,7 +225,7 @@ def _numpy(rule: Rule, x: Array, g: Array) -> Any:
 def _evaluate(rule: Rule, x: Any, g: Any, *, xp: Any) -> Any:
     bounds = bounds_for(rule)[-1]
     lo, hi = (float(np.asarray(bound, dtype_of(_dtype_name(g)))) for bound in bounds)
-    return evaluate(rule, x, g, bounds=(lo, hi), xp=xp, standard=spec._library.STANDARD)
+    return evaluate(rule, x, g, bounds=(lo, hi), xp=xp, standard=STANDARD)
 
 
 def _specified(rule: Rule, x: Array, g: Array) -> Array:

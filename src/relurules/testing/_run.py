@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from relurules import _plugins
 from relurules._rule import Rule
 from relurules.errors import RelurulesError
 from relurules.testing._case import BackendCase, find_case
@@ -144,12 +145,12 @@ def run_checks(
 def known_failures(
     case: BackendCase, more: Failures = (), /, *, rules: Iterable[Rule] | None = None
 ) -> tuple[KnownFailure, ...]:
-    """Return what a backend declares and what the caller adds, each of which fits some check.
+    """Return what the caller, a backend and plugins declare, each of which fits some check.
 
     Raises:
         ValueError: One fits no check.
     """
-    known = (*as_known(more), *case.known_failures)
+    known = (*as_known(more), *case.known_failures, *_of_plugins(case.name))
     check_declared(known, (check.id for check in backend_checks(case, rules=rules)))
     return known
 
@@ -162,6 +163,12 @@ def as_known(failures: Failures, /) -> tuple[KnownFailure, ...]:
             for check, reason in failures.items()
         )
     return tuple(failures)
+
+
+def _of_plugins(backend: str) -> Iterator[KnownFailure]:
+    hook = getattr(_plugins.catalogue().manager.hook, "relurules_known_failures", None)
+    for declared in hook(backend=backend) if hook else ():
+        yield from declared
 
 
 def _run(check: Check, known: KnownFailure | None) -> CheckResult:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from relurules.backend import STANDARD, Bounds, Plan, Report, Rule, Site, State, evaluate, judge
 
+from relurules.backend import STANDARD, Bounds, Plan, Report, Rule, Site, State, evaluate, judge
 from relurules_example.tape import Forward, Model, Pullback, Tensor, interceptors
 
 

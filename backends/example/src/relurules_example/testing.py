@@ -7,7 +7,6 @@ from typing import Any
 
 from relurules.backend import Bounds
 from relurules.testing import KnownFailure, Mode, Pull
-
 from relurules_example import tape
 
 _RELU, _RELU6 = (0.0, float("inf")), (0.0, 6.0)
@@ -48,7 +47,7 @@ class ExampleCase:
         x: Any,
         /,
         *,
-        mode: Mode,  # noqa: ARG002 - there is one mode here
+        mode: Mode,
     ) -> tuple[Any, Pull]:
         """Run `fn` and return its value and its pullback."""
         leaf = tape.Tensor(x)

@@ -14,7 +14,7 @@ from relurules import Applied
 from relurules.backend import Backend, BackendInfo
 from relurules.hookspecs import hookimpl
 
-__all__ = ["apply"]
+__all__ = ["activation", "apply"]
 
 RELURULES_API = 1
 
@@ -58,6 +58,28 @@ def apply(model: Any, rule: Any, *, reduce_axes: Iterable[str] | None = None, **
     from relurules_jax._backend import apply_reduced  # noqa: PLC0415 - imports jax
 
     return apply_reduced(model, rule, reduce_axes=reduce_axes, **options)
+
+
+def activation(function: Any, *, bounds: tuple[float, float]) -> Any:
+    """Say that a function of yours is an activation that computes `clip(x, lo, hi)`.
+
+    Args:
+        function: A function of one array.
+        bounds: `(lo, hi)`.
+
+    Returns:
+        The function, behind which rules are put as behind `jax.nn.relu`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, relurules, relurules_jax
+        >>> clipped = relurules_jax.activation(lambda x: jnp.clip(x, -2, 2), bounds=(-2, 2))
+        >>> with relurules.apply(clipped, "identity") as ruled:
+        ...     float(jax.grad(ruled)(3.0))
+        1.0
+    """
+    from relurules_jax._switch import Declared  # noqa: PLC0415 - imports jax
+
+    return Declared(function, bounds)
 
 
 def _owns(model: Any) -> bool:

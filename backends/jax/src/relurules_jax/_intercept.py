@@ -28,9 +28,10 @@ def intercept(
     """Run an activation under the rules in force: the innermost that takes the site wins."""
     name = site_name(op) if base_name is None else "/".join(filter(None, (base_name, op)))
     site = Site(name, op, bounds)
-    if not on_floats(jnp.result_type(x)):
+    dtype = jnp.result_type(x)
+    if not on_floats(dtype):
         return base(x)
-    chosen = _choose(frames(), site, f"{jnp.result_type(x).name}{list(jnp.shape(x))}")
+    chosen = _choose(frames(), site, f"{dtype.name}[{','.join(map(str, jnp.shape(x)))}]")
     if chosen is None:
         return run_left_alone(x, site, base, jvp)
     frame, rule = chosen
@@ -42,7 +43,7 @@ def _choose(in_force: tuple[Frame, ...], site: Site, shape: str) -> tuple[Frame,
     for frame in reversed(in_force):
         decision = frame.plan.decide(site)
         if chosen is not None:
-            decision = Decision(chosen[1], f"{chosen[1].name}, an inner rule,")
+            decision = Decision(chosen[1], f"{chosen[1].name}, an inner rule")
         elif decision.rule is not None:
             chosen = frame, decision.rule
         frame.ledger.site(site, decision, shape)

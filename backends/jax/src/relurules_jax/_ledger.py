@@ -6,7 +6,7 @@ function that was compiled already adds the sites that its jaxpr holds and no mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from relurules.backend import Decision, Plan, Report, Row, Site
@@ -18,11 +18,18 @@ _OWN_GRADIENT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ShapedRow(Row):
+    """One line of a report, with the dtype and shape of what it is about, if it has one."""
+
+    shape: str = ""
+
+
 @dataclass(slots=True)
 class Entry:
     """One line of the ledger."""
 
-    row: Row
+    row: ShapedRow
     calls: int = 0
 
 
@@ -44,8 +51,8 @@ class Ledger:
         entry = self._entries.get(site)
         if entry is None:
             row = self._plan.row(site, decision, 0)
-            detail = f"{row.detail} {shape}".strip()
-            entry = self._new(site, Row(row.status, row.name, row.kind, 0, detail))
+            shaped = ShapedRow(row.status, row.name, row.kind, 0, row.detail, shape)
+            entry = self._new(site, shaped)
         elif only_new:
             return
         entry.calls += 1
@@ -59,7 +66,7 @@ class Ledger:
         key = (status, name, kind)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._new(key, Row(status, name, kind, 0, detail))
+            entry = self._new(key, ShapedRow(status, name, kind, 0, detail))
         elif only_new:
             return
         entry.calls += 1
@@ -84,13 +91,10 @@ class Ledger:
 
     def report(self, backend: str) -> Report:
         """Return everything met so far."""
-        rows = (
-            Row(e.row.status, e.row.name, e.row.kind, e.calls, e.row.detail)
-            for e in list(self._entries.values())
-        )
+        rows = (replace(entry.row, calls=entry.calls) for entry in list(self._entries.values()))
         return Report(backend, self._plan.rule_name, tuple(rows))
 
-    def _new(self, key: Any, row: Row) -> Entry:
+    def _new(self, key: Any, row: ShapedRow) -> Entry:
         entry = self._entries[key] = Entry(row)
         self.changed = True
         return entry

@@ -9,12 +9,15 @@ jitted call goes through recognises it (see `_observe`).
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from relurules.backend import Bounds, Site
 
+from relurules_jax._bits import Array
 from relurules_jax._frames import frames
 from relurules_jax._intercept import intercept
 from relurules_jax._names import frames_above, is_own_functions
@@ -36,6 +39,26 @@ class Switch(jax.custom_jvp):  # type: ignore[type-arg]
         if _is_inside_a_gate():
             return run_left_alone(x, Site("gate", op, BOUNDS[op]), self.fun, self.jvp)
         return intercept(x, op, BOUNDS[op], self.fun, self.jvp)
+
+
+class Declared:
+    """A function that its author declared to be an activation."""
+
+    def __init__(self, function: Callable[[Array], Array], bounds: Bounds) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._bounds = (float(bounds[0]), float(bounds[1]))
+
+    def __call__(self, x: Any) -> Any:
+        """Run the activation, with a rule behind it where one is in force."""
+        if not frames():
+            return self._function(x)
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        op = name.strip("<>")
+        return intercept(x, op, self._bounds, self._function, self._derivative)
+
+    def _derivative(self, primals: Any, tangents: Any) -> Any:
+        return jax.jvp(self._function, primals, tangents)
 
 
 def install() -> None:

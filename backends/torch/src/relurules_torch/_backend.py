@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from relurules.backend import Attachment, Plan, Report, State, judge, judge_gates, recognise
-from relurules.errors import UncoveredActivationError
 from torch import nn
 
+from relurules.backend import Attachment, Plan, Report, State, judge, judge_gates, recognise
+from relurules.errors import UncoveredActivationError
 from relurules_torch._audit import audit
 from relurules_torch._graph import boundary_of
 from relurules_torch._interceptor import Interceptor

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 import torch
-from relurules.backend import Bounds, GradientOf, Rule, flips
 
+from relurules.backend import Bounds, GradientOf, Rule, flips
 from relurules_torch._kernels import Kernel, Tensor, rounded, run_rule
 
 Run: TypeAlias = Callable[[Tensor], Tensor]

@@ -11,10 +11,10 @@ import functools
 from typing import Any
 
 import torch
-from relurules.backend import Bounds, Plan, Rule
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from relurules_torch._function import Run, RuleCall, apply_rule
+from relurules.backend import Bounds, Plan, Rule
+from relurules_torch._function import RuleCall, Run, apply_rule
 from relurules_torch._graph import boundary_of, leave_alone
 from relurules_torch._kernels import Tensor, kernel_of
 from relurules_torch._ledger import Entry, Ledger, Place
@@ -100,7 +100,7 @@ class Interceptor(TorchFunctionMode):
             _check_samples(x, call.rule, call.batch_axis)
         return call
 
-    def _describe(self, entry: Entry, inplace: bool, saves_output: bool) -> RuleCall:  # noqa: FBT001
+    def _describe(self, entry: Entry, inplace: bool, saves_output: bool) -> RuleCall:
         rule = entry.decision.rule or self._plan.standard
         if self.active is False:
             rule = rule.after or self._plan.standard
@@ -110,7 +110,7 @@ class Interceptor(TorchFunctionMode):
             call = self._calls[key] = self._new_call(rule, *key[1:])
         return call
 
-    def _new_call(self, rule: Rule, bounds: Bounds, inplace: bool, saves_output: bool) -> RuleCall:  # noqa: FBT001
+    def _new_call(self, rule: Rule, bounds: Bounds, inplace: bool, saves_output: bool) -> RuleCall:
         kernel = kernel_of(rule) if isinstance(self.active, bool) else None
         return RuleCall(
             rule=rule,

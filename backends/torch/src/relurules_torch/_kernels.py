@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import relurules
 import torch
+
+import relurules
 from relurules.backend import STANDARD, Bounds, Rule, evaluate, kernel_for
 
 Tensor: TypeAlias = torch.Tensor

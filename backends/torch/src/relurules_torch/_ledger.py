@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from relurules.backend import Bounds, Decision, Plan, Report, Row, Site
 from torch import nn
 
+from relurules.backend import Bounds, Decision, Plan, Report, Row, Site
 from relurules_torch._function import RuleCall
 
 Place: TypeAlias = tuple[nn.Module, CodeType, int]

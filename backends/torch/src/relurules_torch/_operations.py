@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
+
 from relurules.backend import Bounds
 
 Status: TypeAlias = Literal["site", "gate", "other", "opaque"]
@@ -51,7 +52,7 @@ class Operation:
         """Return whether this call changes its input."""
         if self.mutates or not self.inplace_at:
             return self.mutates
-        return bool(argument(args, kwargs, self.inplace_at, "inplace", False))  # noqa: FBT003
+        return bool(argument(args, kwargs, self.inplace_at, "inplace", False))
 
 
 def argument(args: Args, kwargs: Kwargs, position: int, name: str, default: Any = None) -> Any:
@@ -139,10 +140,7 @@ _OPERATIONS: tuple[Operation, ...] = (
     Operation("rnn_relu_cell", "opaque"),
 )
 
-_OTHERS = (
-    "celu elu gelu glu hardshrink hardsigmoid hardswish leaky_relu logsigmoid mish prelu rrelu "
-    "selu sigmoid silu softplus softshrink softsign tanh tanhshrink"
-).split()
+_OTHERS = ["celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu", "logsigmoid", "mish", "prelu", "rrelu", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanh", "tanhshrink"]
 
 
 def _spellings(operation: Operation) -> Iterator[tuple[Any, Operation]]:

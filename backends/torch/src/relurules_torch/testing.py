@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from relurules.backend import Bounds
-from relurules.testing import KnownFailure, Mode, Pull
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everyone names it
+
+from relurules.backend import Bounds
+from relurules.testing import KnownFailure, Mode, Pull
 
 Array = npt.NDArray[Any]
 Function = Callable[[torch.Tensor], torch.Tensor]
