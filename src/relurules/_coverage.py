@@ -97,7 +97,7 @@ def _nothing(report: Report) -> str:
 
 _GROUPS = (
     ("other", "Seen and left alone: {}"),
-    ("gate", "Seen: {}, taken with match='structural'"),
+    ("gate", "Seen: {}, which match='structural' takes, except where()"),
     ("excluded", "Left out by only=, exclude= or the rule's kind: {}"),
 )
 

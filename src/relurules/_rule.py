@@ -51,11 +51,10 @@ class Rule:
         InvalidRuleError: The fields contradict each other.
 
     Example:
-        >>> def sgm(x, g, *, bounds, xp):
-        ...     lo, hi = bounds
-        ...     return xp.where((x <= lo) | (x >= hi), xp.zeros_like(g), g * 0.5)
-        >>> Rule(name="sgm", fn=sgm, is_filter=False).name
-        'sgm'
+        >>> def halve(x, g, *, bounds, xp):
+        ...     return xp.where(x < bounds[0], g * 0.5, g)
+        >>> Rule(name="halve", fn=halve, is_filter=False).name
+        'halve'
     """
 
     name: str

@@ -206,15 +206,25 @@ def redirected_relu6(
     *,
     bounds: Bounds = RELU6,
 ) -> Array:
-    """Do what `redirected` does, with the bounds of a relu6: (0, 6).
+    """Do what `redirected` does where the bounds are a relu6's, (0, 6); else `standard`.
 
     Source: Lucid, `redirected_relu_grad.py`. Arguments and errors as `redirected`.
 
     Example:
         >>> redirected_relu6([[7.0, -1.0]], [[1.0, -1.0]]).tolist()
         [[1.0, -1.0]]
+        >>> redirected_relu6([[7.0, -1.0]], [[1.0, -1.0]], bounds=(0, math.inf)).tolist()
+        [[1.0, 0.0]]
     """
-    return redirected(x, g, step, last_step, batch_axis, bounds=bounds)
+    return evaluate(
+        _RULES["redirected_relu6"],
+        x,
+        g,
+        bounds=bounds,
+        batch_axis=batch_axis,
+        schedule=until(last_step),
+        step=step,
+    )
 
 
 def leaky(

@@ -28,6 +28,7 @@ def test_a_rule_for_one_kind_leaves_the_others_standard() -> None:
     for bounds in (RELU, (-1.0, 1.0)):
         out = spec.evaluate(RULES["redirected_relu6"], x, g, bounds=bounds)
         assert out.tolist() == spec.standard(x, g, bounds=bounds).tolist()
+        assert out.tolist() == spec.redirected_relu6(x, g, bounds=bounds).tolist()
     assert spec.evaluate(RULES["redirected_relu6"], x, g, bounds=RELU6).tolist() == [[-1, 0, 1]]
 
 
