@@ -84,13 +84,15 @@ class Applied:
 
         Example:
             >>> import torch, relurules
-            >>> net = torch.nn.ReLU()
-            >>> x = torch.tensor([[-1.0, -2.0]], requires_grad=True)
-            >>> with relurules.apply(net, "redirected", schedule=relurules.until(16)) as ruled:
-            ...     pass
-            Traceback (most recent call last):
-                ...
-            relurules.errors.NoActivationError: ...
+            >>> x = torch.tensor([-1.0, 2.0], requires_grad=True)
+            >>> applied = relurules.apply(
+            ...     torch.nn.ReLU(), "identity", schedule=relurules.until(16)
+            ... )
+            >>> torch.autograd.grad(applied.at(16)(x).sum(), x)[0].tolist()
+            [1.0, 1.0]
+            >>> torch.autograd.grad(applied.at(17)(x).sum(), x)[0].tolist()
+            [0.0, 1.0]
+            >>> applied.remove()
         """
         return AtStep(self, step)
 

@@ -297,6 +297,11 @@ def deconv_has_a_tolerance(x, g, lo, hi):
 
 
 @filters("deconv")
+def deconv_has_a_threshold(x, g, lo, hi):
+    return g < 1
+
+
+@filters("deconv")
 def deconv_blocks_infinity(x, g, lo, hi):
     return (g <= 0) | np.isinf(g)
 

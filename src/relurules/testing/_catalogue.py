@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from relurules import _library
 from relurules._rule import Rule
@@ -13,7 +16,7 @@ from relurules.testing._check import Check, Family, Profile
 PROFILES = {
     "default": Profile(name="default", examples=100, draws=20),
     "ci": Profile(name="ci", examples=500, draws=50),
-    "nightly": Profile(name="nightly", examples=5000, draws=500, derandomize=False),
+    "nightly": Profile(name="nightly", examples=5000, draws=500, seed=None),
 }
 
 
@@ -92,13 +95,17 @@ def backend_checks(
 
 
 def find_profile(profile: str | Profile, /) -> Profile:
-    """Return the profile of this name.
+    """Return the profile of this name, with a seed.
 
     Raises:
         ValueError: There is none.
     """
     if isinstance(profile, Profile):
-        return profile
+        return profile if profile.seed is not None else replace(profile, seed=_new_seed())
     if profile not in PROFILES:
         raise ValueError(f"A profile is one of {', '.join(PROFILES)}; got {profile!r}.")
-    return PROFILES[profile]
+    return find_profile(PROFILES[profile])
+
+
+def _new_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])

@@ -29,15 +29,13 @@ class Profile:
         name: Its name on the command line.
         examples: Hypothesis examples for each property.
         draws: Mixed draws for each rule, dtype and mode.
-        derandomize: Whether each run draws the same.
-        seed: Where the mixed draws begin.
+        seed: What draws and examples begin with; None is another one in each run.
     """
 
     name: str
     examples: int
     draws: int
-    derandomize: bool = True
-    seed: int = 0
+    seed: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

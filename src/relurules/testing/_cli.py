@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from relurules.testing._case import BackendCase, find_case
-from relurules.testing._catalogue import PROFILES, backend_checks
+from relurules.testing._catalogue import PROFILES, backend_checks, find_profile
+from relurules.testing._check import Profile
 from relurules.testing._known import KnownFailure
 from relurules.testing._matrix import into
 from relurules.testing._record import record
@@ -26,6 +28,7 @@ from relurules.testing._run import CheckResult, known_failures, run_checks
 _BACKEND = typer.Argument(help="An installed backend; `relurules backends` lists them.")
 _JSON = typer.Option("--json", help="Write the record of the run to this file; - is the terminal.")
 _PROFILE = typer.Option(help=f"How long to search: {', '.join(PROFILES)}.")
+_SEED = typer.Option(help="What draws begin with; the record of a run has its own.")
 _ONLY = typer.Option("--only", help="Only checks whose id holds this text.")
 _RECORDS = typer.Argument(help="Records that `relurules check --json` wrote.", exists=True)
 _PAGE = typer.Option(help="The page to write into, between its two marker lines.", exists=True)
@@ -36,14 +39,17 @@ def check(
     *,
     json_path: Annotated[Path | None, _JSON] = None,
     profile: Annotated[str, _PROFILE] = "default",
+    seed: Annotated[int | None, _SEED] = None,
     only: Annotated[str, _ONLY] = "",
 ) -> None:
     """Check that a backend gives the specification's bits; ends with 1 where it does not."""
     if profile not in PROFILES:
         raise typer.BadParameter(f"{profile} is none of {', '.join(PROFILES)}")
     case = find_case(backend)
-    results = _run(case, profile, only)
-    written = json.dumps(record(case, results, profile=profile), indent=1)
+    chosen = PROFILES[profile] if seed is None else replace(PROFILES[profile], seed=seed)
+    chosen = find_profile(chosen)
+    results = _run(case, chosen, only)
+    written = json.dumps(record(case, results, profile=chosen), indent=1)
     if json_path == Path("-"):
         typer.echo(written)
     else:
@@ -70,7 +76,7 @@ def add_commands(app: typer.Typer, /) -> None:
     app.command(hidden=True)(matrix)
 
 
-def _run(case: BackendCase, profile: str, only: str) -> tuple[CheckResult, ...]:
+def _run(case: BackendCase, profile: Profile, only: str) -> tuple[CheckResult, ...]:
     checks = [one for one in backend_checks(case, profile=profile) if only in one.id]
     if not checks:
         raise typer.BadParameter(f"no check's id holds {only!r}")

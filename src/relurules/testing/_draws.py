@@ -61,6 +61,9 @@ class Draw:
             **options,
         )
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
     def __repr__(self) -> str:
         return (
             f"{self.rule.name}, {self.x.dtype}, bounds {self.bounds}, seed {self.seed}, "
@@ -83,17 +86,16 @@ def search(
         drawn[0] += draw.x.size
         holds(draw)
 
-    attempt.__name__ = holds.__name__  # what a derandomised search is seeded with
     settings = hypothesis.settings(
         max_examples=profile.examples,
-        derandomize=profile.derandomize,
         phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         deadline=None,
         database=None,
         print_blob=False,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    settings(hypothesis.given(draws(case, rules))(attempt))()
+    seed = hypothesis.seed(f"{profile.seed} {holds.__name__}")
+    seed(settings(hypothesis.given(draws(case, rules))(attempt)))()
     return drawn[0]
 
 

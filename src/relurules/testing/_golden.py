@@ -53,7 +53,7 @@ def _phases() -> Iterator[tuple[str, int]]:
 
 
 def _right(key: str, phase: str, trial: Trial) -> Array:
-    right = _load(key, f"y_{phase}", trial.x.dtype.name).copy()
+    right = _load(key, f"y_{phase}", trial.x.dtype.name)
     listed = differences().get(key, {}).get(phase, {})
     rows = [row for rows in listed.values() for row in rows]
     right[rows] = expected(trial)[rows]
@@ -61,7 +61,7 @@ def _right(key: str, phase: str, trial: Trial) -> Array:
 
 
 def _load(key: str, field: str, dtype: str) -> Array:
-    return recorded()[f"{key}/{field}"].view(dtype_of(dtype))
+    return recorded()[f"{key}/{field}"].view(dtype_of(dtype)).copy()
 
 
 @functools.cache

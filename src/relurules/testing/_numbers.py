@@ -68,7 +68,7 @@ def mixed_draws(at: Setting) -> int:
 
 
 def _draws(at: Setting) -> Iterator[Trial]:
-    start, draws = at.profile.seed, at.profile.draws
+    start, draws = at.profile.seed or 0, at.profile.draws
     if at.mode == "compiled":  # and each draw is compiled anew
         draws = _COMPILED_DRAWS
     return (_draw(at, seed) for seed in range(start, start + draws))

@@ -180,7 +180,8 @@ def negates_for_the_other_sign(d: Draw) -> None:
 def value(array: Array, /) -> Array:
     """Return the values as float64, where -0.0 equals 0.0 and NaN is quiet."""
     with np.errstate(invalid="ignore"):
-        return array.astype(np.float64)
+        wide = array.astype(np.float64)
+    return np.where(is_nan(array), np.nan, wide)
 
 
 def _same(d: Draw, actual: Array, right: Array, what: str, *, ulps: int = 0) -> None:

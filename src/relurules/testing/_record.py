@@ -30,7 +30,8 @@ def record(
         >>> record(find_case("torch"), results)["counts"]["passed"]
         28
     """
-    results, chosen = tuple(results), find_profile(profile)
+    results = tuple(results)
+    chosen = find_profile(profile)
     return {
         "schema": SCHEMA,
         "backend": case.name,
@@ -40,7 +41,6 @@ def record(
             "name": chosen.name,
             "examples": chosen.examples,
             "seed": chosen.seed,
-            "derandomized": chosen.derandomize,
         },
         "subnormals": "flushed" if lost_subnormals() else "ieee",
         "compared": sum(result.compared for result in results),

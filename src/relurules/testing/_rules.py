@@ -78,9 +78,9 @@ def rule_filters(at: Setting) -> int:
 def rule_keeps_its_scope(at: Setting) -> int:
     """An elementwise rule reads one element, a rule over samples one sample."""
     x, g = mixed(at.dtype, bounds_for(at.rule)[0], 2)
+    g[0], g[1], g[2] = 0, -np.abs(g[1]), np.abs(g[2])
     whole = _numpy(at.rule, x, g)
-    sample = at.rule.scope == "sample"
-    parts = [(i,) for i in range(len(x))] if sample else list(np.ndindex(x.shape[:2]))
+    parts = np.ndindex(x.shape[:1] if at.rule.scope == "sample" else x.shape)
     for index in parts:
         one = tuple(slice(i, i + 1) for i in index)
         alone = _numpy(at.rule, x[one], g[one])

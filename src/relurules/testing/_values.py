@@ -49,7 +49,9 @@ def specials(dtype: str, /) -> Array:
     patterns += [infinity + 1, quiet, quiet + 5]
     patterns += [_pattern(value, dtype) for value in _PLAIN]
     patterns += [_pattern(edge, dtype) + step for edge in _EDGES for step in (-1, 0, 1)]
-    return signed(np.array(sorted(set(patterns)), _unsigned(dtype)), dtype)
+    found = signed(np.array(sorted(set(patterns)), _unsigned(dtype)), dtype)
+    found.flags.writeable = False  # it is shared
+    return found
 
 
 def signed(patterns: Array, dtype: str, /) -> Array:
@@ -59,7 +61,6 @@ def signed(patterns: Array, dtype: str, /) -> Array:
     return result
 
 
-@functools.cache
 def grid(dtype: str, /) -> Pair:
     """Return every pair of special values as samples, beside each kind of neighbours.
 

@@ -86,7 +86,7 @@ class ExampleAttachment:
 
     def _pull(self, rule: Rule, x: Any, bounds: Bounds, active: bool, g: Any) -> Any:
         """Return the gradient that the rule lets pass."""
-        lo, hi = (np.asarray(bound, x.dtype)[()] for bound in bounds)
+        lo, hi = (float(np.asarray(bound, x.dtype)) for bound in bounds)  # rounded as x is
         with np.errstate(invalid="ignore", over="ignore"):
             out = evaluate(
                 rule,

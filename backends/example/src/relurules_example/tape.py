@@ -53,13 +53,13 @@ class Tensor:
 
 def clip(x: Tensor, lo: float, hi: float, *, op: str = "clip") -> Tensor:
     """Clip to `[lo, hi]`: the activation of which all others are special cases."""
-    lo, hi = np.asarray(lo, x.data.dtype), np.asarray(hi, x.data.dtype)
+    floor, ceiling = np.asarray(lo, x.data.dtype), np.asarray(hi, x.data.dtype)
     with np.errstate(invalid="ignore"):  # NaN passes
-        low, high = x.data < lo, x.data > hi
+        low, high = x.data < floor, x.data > ceiling
     pull: Pullback = lambda g: np.where(low | high, np.zeros_like(g), g)  # noqa: E731
     for intercept in interceptors.get():  # the innermost last, and so it wins
-        pull = intercept(op, x, (float(lo), float(hi))) or pull
-    return Tensor(np.where(low, lo, np.where(high, hi, x.data)), x, pull)
+        pull = intercept(op, x, (lo, hi)) or pull
+    return Tensor(np.where(low, floor, np.where(high, ceiling, x.data)), x, pull)
 
 
 def relu(x: Tensor) -> Tensor:

@@ -1,25 +1,19 @@
 """Where in a model each call comes from, and what was decided there.
 
-A function such as `relu` does not know which module calls it, and hooks on every module would
-slow each call and leak into other models that share one. The Python frames know it: the
-innermost one whose first argument is a module of this model made the call. The place in that
-frame's code then tells two ReLUs of one forward apart, and the same ReLU run twice is one site
-with two calls.
+The place in the code that runs tells two ReLUs of one forward apart, and the same ReLU run
+twice is one site with two calls.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 from torch import nn
 
 from relurules.backend import Bounds, Decision, Plan, Report, Row, Site
+from relurules_torch._callers import Place
 from relurules_torch._function import RuleCall
-
-Place: TypeAlias = tuple[nn.Module, CodeType, int]
 
 _ACTIVATIONS = "torch.nn.modules.activation"
 _FINE = frozenset({"replaced", "other"})
@@ -71,26 +65,14 @@ class Ledger:
         self._by_kind: dict[Bounds, Decision] = {}
         self.changed = True
 
+    def has(self, *statuses: Any) -> bool:
+        """Return whether anything of these statuses was met."""
+        return not self._statuses.isdisjoint(statuses)
+
     @property
     def is_fine(self) -> bool:
         """Whether some activation took a rule and nothing met is worth a complaint."""
         return "replaced" in self._statuses and self._statuses <= _FINE
-
-    def place(self, depth: int) -> Place | None:
-        """Return which of the model's code is running, or None where none of it is.
-
-        Where a forward names its module otherwise than `self`, the frame of
-        `torch.nn.Module._call_impl` around it still does.
-        """
-        frame: FrameType | None = sys._getframe(depth)
-        while frame is not None:
-            code = frame.f_code
-            if code.co_varnames[:1] == ("self",):  # asked first, since f_locals builds a dict
-                owner = frame.f_locals.get("self")
-                if isinstance(owner, nn.Module) and owner in self.paths:
-                    return owner, code, frame.f_lasti
-            frame = frame.f_back
-        return None
 
     def site(self, place: Place, op: str, bounds: Bounds) -> Entry:
         """Return the entry of an activation, new or known."""

@@ -1,11 +1,14 @@
-"""Leaving a Torch function mode that need not be the innermost one.
+"""Entering and leaving a Torch function mode that need not be the innermost one.
 
-Torch pops whatever mode is on top. After a KeyboardInterrupt inside a forward, which skips the
-forward hooks (https://github.com/pytorch/pytorch/blob/v2.9.0/torch/nn/modules/module.py catches
-`Exception` only), ours may lie below others, and theirs must stay.
+Torch pushes on top and pops whatever is there. But a rule on a submodule stays inside one on the
+whole model, whichever is entered first, and after an interrupt that skipped the forward hooks
+(https://github.com/pytorch/pytorch/blob/v2.9.0/torch/nn/modules/module.py catches `Exception`
+only) ours may lie below others, and theirs must stay.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from torch.overrides import (
     TorchFunctionMode,
@@ -15,6 +18,14 @@ from torch.overrides import (
 )
 
 
+def enter(mode: TorchFunctionMode, stays_inside: Callable[[TorchFunctionMode], bool]) -> None:
+    """Put `mode` on this thread's stack, below the innermost ones that stay inside it."""
+    above = []
+    while (stack := _get_current_function_mode_stack()) and stays_inside(stack[-1]):
+        above.append(_pop_mode())
+    _push_all([mode, *reversed(above)])
+
+
 def leave(mode: TorchFunctionMode) -> None:
     """Take the innermost occurrence of `mode` off this thread's stack, and nothing else."""
     if mode not in _get_current_function_mode_stack():
@@ -22,5 +33,9 @@ def leave(mode: TorchFunctionMode) -> None:
     above = []
     while (top := _pop_mode()) is not mode:
         above.append(top)
-    for other in reversed(above):
-        _push_mode(other)
+    _push_all(list(reversed(above)))
+
+
+def _push_all(modes: list[TorchFunctionMode]) -> None:
+    for mode in modes:
+        _push_mode(mode)
