@@ -31,9 +31,8 @@ _EXTRAS = {
     "flax": "jax",
     "equinox": "jax",
     "haiku": "jax",
-    "tensorflow": "tensorflow",
-    "keras": "tensorflow",
 }
+"""Which extra brings the backend of a framework, by the name its classes' modules begin with."""
 
 
 def apply(
@@ -213,11 +212,12 @@ def _infos() -> list[BackendInfo]:
 def _raise_no_backend(model: Any) -> None:
     found = [base.__module__.partition(".")[0] for base in type(model).__mro__]
     extra = next((_EXTRAS[name] for name in found if name in _EXTRAS), None)
-    installed = ", ".join(one.name for one in _infos()) or "none"
+    names = [one.name for one in _infos()]
+    installed = ", ".join(names) or "none"
     for failure in _plugins.catalogue().failures:
         if extra is not None and failure.name == extra:
             raise PluginError(f"The {failure}. Repair or reinstall it.") from failure.error
-    if extra is not None and extra not in installed:
+    if extra is not None and extra not in names:
         raise BackendNotInstalledError(
             f"{_type_name(model)} is a {extra} model, and no installed backend takes it "
             f"(installed: {installed}). Run: pip install 'relurules[{extra}]'"
