@@ -28,6 +28,7 @@ import pluggy
 if TYPE_CHECKING:
     from relurules._backend import BackendInfo
     from relurules._rule import Bounds, Rule
+    from relurules.testing import KnownFailure
 
 API_VERSION = 1
 """A plugin may state `RELURULES_API = 1`; one that states another version is refused."""
@@ -64,3 +65,8 @@ def relurules_recognise(backend: str, obj: object) -> Bounds | None:
     `obj` is what the backend meets: in Torch, a module whose forward cannot be looked into,
     and which computes `clip(x, lo, hi)` of its only argument.
     """
+
+
+@hookspec
+def relurules_known_failures(backend: str) -> Iterable[KnownFailure]:  # type: ignore[empty-body]
+    """Return what is known to fail in a backend's conformance checks, each with its reason."""

@@ -79,7 +79,7 @@ def evaluate(
         TypeError: A dtype outside `DTYPES`, or two different ones.
         ValueError: Two shapes, bounds that are not `lo < hi`, an unknown `gradient_of`, or no
             features beside the batch axis.
-        InvalidRuleError: The rule does not keep the shape.
+        InvalidRuleError: The rule does not keep shape and dtype.
 
     Example:
         >>> evaluate(_library.leaky(slope=0.5), [-1.0, 1.0], [4.0, 4.0]).tolist()
@@ -260,13 +260,15 @@ def _read_only(values: npt.ArrayLike) -> Array:
 
 
 def _owned(out: Any, g: Array, rule: Rule) -> Array:
-    if np.shape(out) != g.shape:
+    found = np.asarray(out)
+    # NumPy makes float32 of bfloat16 wherever a rule computes, so that one is rounded back.
+    widened = (found.dtype.name, g.dtype.name) == ("float32", "bfloat16")
+    if found.shape != g.shape or not (found.dtype == g.dtype or widened):
         raise InvalidRuleError(
-            f"Rule {rule.name!r} returned shape {np.shape(out)} for a gradient of shape "
-            f"{g.shape}; a rule keeps the shape."
+            f"Rule {rule.name!r} returned {found.dtype} of shape {found.shape} for a gradient "
+            f"of {g.dtype} and shape {g.shape}; a rule keeps both."
         )
-    # The cast is for bfloat16 alone, of which NumPy makes float32 when a rule computes.
-    return np.array(out, dtype=g.dtype)
+    return np.array(found, dtype=g.dtype)
 
 
 def _check(x: Array, g: Array) -> None:

@@ -4,7 +4,7 @@
 nonzero passes, where Lucid asks whether the norm of what passes is above 0, and subnormals
 are numbers, where TensorFlow flushes them to zero. The claim is worth something only if no
 third thing hides behind these, so every row that differs is listed in
-`data/lucid_differences.json` with its cause, and the cause is established here from the
+`lucid_differences.json` with its cause, and the cause is established here from the
 numbers of that row.
 """
 
@@ -21,11 +21,12 @@ import oracle
 import pytest
 from oracle import DTYPES, RELU, RELU6, Array, Bounds
 
+import relurules
 from relurules import spec
 
-DATA = Path(__file__).parent / "data"
-LUCID = json.loads((DATA / "lucid_golden.json").read_text())
-DIFFERENCES = json.loads((DATA / "lucid_differences.json").read_text())
+SHIPPED = Path(relurules.__file__).parent / "testing" / "data"
+LUCID = json.loads((Path(__file__).parent / "data" / "lucid_golden.json").read_text())
+DIFFERENCES = json.loads((SHIPPED / "lucid_differences.json").read_text())
 CASES = {case["key"]: case for case in LUCID["cases"]}
 
 SPEC = {"relu": spec.redirected, "relu6": spec.redirected_relu6}
@@ -37,7 +38,7 @@ RANKS_LUCID_REFUSES = [(), (1,), (4,)]
 
 @functools.cache
 def recorded() -> dict[str, Array]:
-    with np.load(DATA / "lucid_golden.npz") as file:
+    with np.load(SHIPPED / "lucid_golden.npz") as file:
         return dict(file)
 
 

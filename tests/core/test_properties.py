@@ -70,7 +70,7 @@ def same(actual: Array, expected: Array) -> bool:
 def value(array: Array) -> Array:
     """Return the values as float64, which holds those of every dtype."""
     with np.errstate(invalid="ignore"):
-        return array.astype(np.float64)
+        return np.where(oracle.is_nan(array), np.nan, array.astype(np.float64))
 
 
 # --- Of every filter rule ------------------------------------------------------------------

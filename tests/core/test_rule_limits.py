@@ -50,5 +50,12 @@ def test_an_impure_rule_cannot_change_its_arguments() -> None:
 
 def test_a_rule_that_changes_the_shape_is_refused() -> None:
     rule = Rule(name="total", fn=lambda x, g, *, bounds, xp: g.sum())
-    with pytest.raises(relurules.InvalidRuleError, match=r"'total' returned shape \(\)"):
+    with pytest.raises(relurules.InvalidRuleError, match=r"'total' returned float64 of shape \(\)"):
         spec.evaluate(rule, np.ones(3), np.ones(3))
+
+
+def test_a_rule_that_changes_the_dtype_is_refused() -> None:
+    rule = Rule(name="wide", fn=lambda x, g, *, bounds, xp: g.astype(np.float64))
+    g = np.ones(3, np.float32)
+    with pytest.raises(relurules.InvalidRuleError, match="'wide' returned float64"):
+        spec.evaluate(rule, g, g)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextvars
 
 import pytest
+import wrong_answers  # noqa: F401 - adds to the table
 import wrong_backends
+import wrong_redirected  # noqa: F401
 import wrong_rules
 
 from relurules.testing import backend_checks, check_backend

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wrong_redirected  # noqa: F401 - adds to the table
 from relurules_example import _backend
 from wrong_rules import WRONG, WrongRule
 

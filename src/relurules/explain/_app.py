@@ -15,6 +15,7 @@ from rich.table import Table
 
 import relurules
 from relurules.explain import _commands
+from relurules.testing._cli import add_commands
 
 _COLUMNS = ("name", "distribution", "version", "error")
 
@@ -46,3 +47,4 @@ def _print_table(title: str, installed: Iterable[Any]) -> None:
 
 for _command in (_commands.explain, _commands.wake, rules, backends):
     app.command()(_command)
+add_commands(app)

@@ -1,4 +1,4 @@
-"""What a backend offers the kit: two ways to make tiny models, and one to differentiate them.
+"""What a backend offers the kit: ways to make tiny models, and one to differentiate them.
 
 The kit calls `relurules.apply` itself, on real models of the framework, so that what is proven
 is what users run. All it cannot know is how a model of that framework is built and how its
@@ -62,6 +62,13 @@ class BackendCase(Protocol):
         """Return a new model of one activation, written as this key of `spellings`."""
         ...
 
+    def scalar(self, step: int, /) -> Any:
+        """Return a step as the framework's own scalar, such as a tensor of rank 0.
+
+        Where the framework has none it is the step itself.
+        """
+        ...
+
     def pullback(self, fn: Callable[..., Any], x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
         """Run `fn` on x, and return its value and the function that takes its gradient back.
 
@@ -109,5 +116,5 @@ def _module(info: BackendInfo) -> str:
 
 
 def _missing(case: object) -> list[str]:
-    members = (*BackendCase.__annotations__, "model", "spelled", "pullback")
+    members = (*BackendCase.__annotations__, "model", "spelled", "scalar", "pullback")
     return [member for member in members if not hasattr(case, member)]

@@ -53,6 +53,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(fn=_lifecycle.pausing),
     Family(fn=_lifecycle.schedule_boundary),
     Family(fn=_lifecycle.at_a_step),
+    Family(fn=_lifecycle.at_a_scalar_step),
     Family(fn=_lifecycle.rule_after_the_schedule),
     Family(fn=_lifecycle.several_sites),
     Family(fn=_lifecycle.rules_by_kind),

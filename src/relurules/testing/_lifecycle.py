@@ -201,6 +201,18 @@ def at_a_step(at: Setting) -> int:
         return count + probe.assert_rules(applied.model, (REDIRECTED,), "after at()")
 
 
+def at_a_scalar_step(at: Setting) -> int:
+    """`at(step)` takes the framework's own scalar, which a compiled model can change."""
+    probe, schedule, count = Probe.new(at.case), until(2), 0
+    applied = probe.apply(REDIRECTED, schedule=schedule)
+    with applied:
+        for step in (3, 2):
+            when, options = f"at a scalar step {step}", {"schedule": schedule, "step": step}
+            model = applied.at(at.case.scalar(step))
+            count += probe.assert_rules(model, (REDIRECTED,), when, **options)
+    return count
+
+
 def rule_after_the_schedule(at: Setting) -> int:
     """`then` names what follows; where nothing is named, standard does."""
     probe, schedule = Probe.new(at.case), until(0)

@@ -13,11 +13,12 @@ BEGIN = "<!-- conformance matrix: begin -->"
 END = "<!-- conformance matrix: end -->"
 
 _NUMERIC = ("rule", "dtype", "mode")
-_MARKS = {"passed": "✓", "xfailed": "known failure", "failed": "**fails**", "xpassed": "**fails**"}
+_MARKS = {"failed": "**fails**", "xpassed": "**fails**", "xfailed": "known failure", "passed": "✓"}
+"""How each status is shown, the worst first."""
 
 
 def matrix(records: Iterable[dict[str, Any]], /) -> str:
-    """Return the records as Markdown: one table per backend, rules against dtypes and modes.
+    """Return the records as Markdown: one table per backend, rules against dtypes.
 
     Args:
         records: What `relurules check NAME --json` writes.
@@ -57,22 +58,23 @@ def _headline(one: dict[str, Any]) -> str:
 
 def _table(results: Sequence[dict[str, Any]]) -> str:
     numeric = [one for one in results if all(one[axis] for axis in _NUMERIC)]
-    columns = _distinct((one["dtype"], one["mode"]) for one in numeric)
-    rows = [("rule", *(f"{dtype}, {mode}" for dtype, mode in columns))]
-    rows.append(("---",) * len(rows[0]))
-    rules = _distinct(one["rule"] for one in numeric)
-    rows += [(rule, *(_cell(numeric, rule, *column) for column in columns)) for rule in rules]
+    dtypes = _distinct(one["dtype"] for one in numeric)
+    rows = [("rule", *dtypes), ("---",) * (len(dtypes) + 1)]
+    for rule in _distinct(one["rule"] for one in numeric):
+        of = [[o for o in numeric if (o["rule"], o["dtype"]) == (rule, dtype)] for dtype in dtypes]
+        rows.append((rule, *map(_cell, of)))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cell(results: Sequence[dict[str, Any]], rule: str, dtype: str, mode: str) -> str:
-    wanted = (rule, dtype, mode)
-    here = [one for one in results if tuple(one[axis] for axis in _NUMERIC) == wanted]
-    compared = sum(one["compared"] for one in here)
-    for status in ("failed", "xpassed", "xfailed", "passed"):
-        if any(one["status"] == status for one in here):
-            return f"{_MARKS[status]} {_short(compared)}" if compared else _MARKS[status]
-    return ""
+def _cell(results: Sequence[dict[str, Any]]) -> str:
+    modes = _distinct(one["mode"] for one in results)
+    return "<br>".join(_line(mode, [r for r in results if r["mode"] == mode]) for mode in modes)
+
+
+def _line(mode: str, results: Sequence[dict[str, Any]]) -> str:
+    compared = _short(sum(one["compared"] for one in results))
+    worst = next(s for s in _MARKS if any(one["status"] == s for one in results))
+    return f"{mode} {_MARKS[worst]} {compared}"
 
 
 def _known(results: Sequence[dict[str, Any]]) -> str:

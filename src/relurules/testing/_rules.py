@@ -197,6 +197,10 @@ class _NumPy:
         """Refuse."""
         raise NotImplementedError
 
+    def scalar(self, step: int, /) -> Any:
+        """Refuse."""
+        raise NotImplementedError
+
     def pullback(self, fn: Callable[..., Any], x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
         """Refuse."""
         raise NotImplementedError

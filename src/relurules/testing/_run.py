@@ -166,8 +166,7 @@ def as_known(failures: Failures, /) -> tuple[KnownFailure, ...]:
 
 
 def _of_plugins(backend: str) -> Iterator[KnownFailure]:
-    hook = getattr(_plugins.catalogue().manager.hook, "relurules_known_failures", None)
-    for declared in hook(backend=backend) if hook else ():
+    for declared in _plugins.catalogue().manager.hook.relurules_known_failures(backend=backend):
         yield from declared
 
 

@@ -115,7 +115,12 @@ def layouts(pair: Pair, /) -> Iterator[tuple[str, Array, Array]]:
     yield "every second element", _spread(x), _spread(g)
     yield "transposed", x.swapaxes(1, 3), g.swapaxes(1, 3)
     yield "reversed", x[:, ::-1], g[:, ::-1]
-    yield "expanded gradient", x, np.broadcast_to(g[:, :1, :1, :1], x.shape)
+    yield "expanded gradient", x, _expanded(g[:, :1, :1, :1], x.shape)
+
+
+def _expanded(a: Array, shape: tuple[int, ...]) -> Array:
+    """Return what `np.broadcast_to` does, but writable, as some frameworks want their input."""
+    return np.lib.stride_tricks.as_strided(a, shape, np.broadcast_to(a, shape).strides)
 
 
 def _channels_last(a: Array) -> Array:

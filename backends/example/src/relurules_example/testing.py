@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from relurules.backend import Bounds
@@ -35,11 +36,15 @@ class ExampleCase:
 
     def model(self, *bounds: Bounds) -> tape.Model:
         """Return one clip after the other."""
-        return tape.Model(*(_clip(lo, hi) for lo, hi in bounds))
+        return tape.Model(*(partial(tape.clip, lo=lo, hi=hi) for lo, hi in bounds))
 
     def spelled(self, spelling: str, /) -> tape.Model:
         """Return a model of one activation, written in this way."""
         return tape.Model(_SPELLINGS[spelling][1])
+
+    def scalar(self, step: int, /) -> int:
+        """Return the step: the toy framework has no scalars."""
+        return step
 
     def pullback(
         self,
@@ -53,7 +58,3 @@ class ExampleCase:
         leaf = tape.Tensor(x)
         y = fn(leaf)
         return y.data, lambda g: y.gradient(leaf, g)
-
-
-def _clip(lo: float, hi: float) -> tape.Forward:
-    return lambda x: tape.clip(x, lo, hi)
