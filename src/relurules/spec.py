@@ -263,7 +263,7 @@ def _owned(out: Any, g: Array, rule: Rule) -> Array:
     found = np.asarray(out)
     # NumPy makes float32 of bfloat16 wherever a rule computes, so that one is rounded back.
     widened = (found.dtype.name, g.dtype.name) == ("float32", "bfloat16")
-    if found.shape != g.shape or not (found.dtype == g.dtype or widened):
+    if found.shape != g.shape or not (found.dtype.name == g.dtype.name or widened):
         raise InvalidRuleError(
             f"Rule {rule.name!r} returned {found.dtype} of shape {found.shape} for a gradient "
             f"of {g.dtype} and shape {g.shape}; a rule keeps both."
