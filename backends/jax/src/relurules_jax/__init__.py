@@ -19,6 +19,7 @@ __all__ = ["activation", "apply"]
 RELURULES_API = 1
 
 _FOREIGN = (("torch.nn", "Module"), ("tensorflow", "Module"), ("keras", "Layer"))
+_FOREIGN_HOMES = ("torch", "tensorflow", "tf_keras")
 _MODELS = (
     ("flax.linen", "Module"),
     ("flax.nnx", "Module"),
@@ -35,7 +36,9 @@ def relurules_register_backends() -> Iterable[BackendInfo]:
     return [BackendInfo(name="jax", framework="jax", owns=_owns, load=_load, requires="jax>=0.7.2")]
 
 
-def apply(model: Any, rule: Any, *, reduce_axes: Iterable[str] | None = None, **options: Any) -> Applied:
+def apply(
+    model: Any, rule: Any, *, reduce_axes: Iterable[str] | None = None, **options: Any
+) -> Applied:
     """Do what `relurules.apply` does, for code that runs inside shard_map or pmap.
 
     Args:
@@ -87,6 +90,8 @@ def _owns(model: Any) -> bool:
         return True
     if _is_keras_on_jax(model):
         return True
+    if type(model).__module__.partition(".")[0] in _FOREIGN_HOMES:
+        return False
     return callable(model) and not any(isinstance(model, one) for one in _loaded(_FOREIGN))
 
 

@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from typing import Any
 
 import jax
+
 import relurules
 from relurules import Always, Applied
 from relurules.backend import Attachment, Plan, Report, State, judge, judge_gates
-
 from relurules_jax import _observe, _switch
 from relurules_jax._frames import Frame, Traced, frames, inside, key_of
 from relurules_jax._ledger import Ledger

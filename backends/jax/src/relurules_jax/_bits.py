@@ -9,6 +9,8 @@ third party's too, eagerly and compiled.
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ Array: TypeAlias = Any
 
 _INTEGERS = {16: np.int16, 32: np.int32, 64: np.int64}
 
+Range: TypeAlias = tuple[int, int]
+
 
 def ordered(x: Array) -> tuple[Array, Array]:
     """Return integers in the order of the floats x (-0.0 and 0.0 alike), and where x is NaN."""
@@ -36,6 +40,36 @@ def ordered(x: Array) -> tuple[Array, Array]:
 def _format(dtype: Any) -> tuple[Any, Any]:
     integer = _INTEGERS[jnp.finfo(dtype).bits]
     return integer, np.asarray(np.inf, dtype).view(integer)[()]
+
+
+def within(x: Array, ranges: list[Range]) -> Array:
+    """Return where the bits of x, as an unsigned integer, are in one of these closed ranges."""
+    unsigned = np.dtype(f"uint{jnp.finfo(x.dtype).bits}").type
+    bits = lax.bitcast_convert_type(x, unsigned)
+    found = [
+        lax.sub(bits, unsigned(low)) <= unsigned(high - low) for low, high in ranges if low <= high
+    ]
+    return functools.reduce(operator.or_, found, lax.full_like(bits, False, dtype=bool))
+
+
+def ranges_of(compare: str, number: float, dtype: Any) -> list[Range]:
+    """Return the bits of the floats that compare so with a number, which is not NaN.
+
+    Positive floats are ordered like their bits and negative ones against them, so there are at
+    most two ranges, and each costs one subtraction and one comparison.
+    """
+    integer, infinity = _format(dtype)
+    sign, top = 1 << (8 * np.dtype(integer).itemsize - 1), int(infinity)
+    size = int(np.abs(np.asarray(number, dtype)).view(integer))
+    strict = 1 if compare in ("lt", "gt") else 0
+    outward = (compare in ("gt", "ge")) == (number >= 0)
+    half = sign if (number < 0 or (size == 0 and compare in ("lt", "le"))) else 0
+    if size == 0:
+        zeros = [] if strict else [(sign - half, sign - half)]
+        return [(half + strict, half + top), *zeros]
+    if outward:
+        return [(half + size + strict, half + top)]
+    return [(half, half + size - strict), (sign - half, sign - half + top)]
 
 
 class Exact:
@@ -62,34 +96,33 @@ class Exact:
         """The array's dtype."""
         return self.array.dtype
 
-    def _compare(self, other: Any, compare: Callable[[Any, Any], Any]) -> Array:
+    def _compare(self, other: Any, name: str) -> Array:
+        is_number = isinstance(other, int | float) and not math.isnan(other)
+        if is_number and name not in ("eq", "ne"):  # LLVM turns a test of two bit patterns for
+            ranges = ranges_of(name, float(other), self.array.dtype)  # equality into a float's
+            return within(self.array, ranges)
         left, left_nan = ordered(self.array)
-        right, right_nan = ordered(self._like(other))
-        unordered = left_nan | right_nan
-        if compare is operator.ne:
-            return unordered | compare(left, right)
-        return ~unordered & compare(left, right)
-
-    def _like(self, other: Any) -> Array:
-        return jnp.asarray(plain(other), self.array.dtype)
+        right, right_nan = ordered(jnp.asarray(plain(other), self.array.dtype))
+        unordered, truth = left_nan | right_nan, getattr(operator, name)(left, right)
+        return unordered | truth if name == "ne" else ~unordered & truth
 
     def __eq__(self, other: object) -> Any:
-        return self._compare(other, operator.eq)
+        return self._compare(other, "eq")
 
     def __ne__(self, other: object) -> Any:
-        return self._compare(other, operator.ne)
+        return self._compare(other, "ne")
 
     def __lt__(self, other: Any) -> Array:
-        return self._compare(other, operator.lt)
+        return self._compare(other, "lt")
 
     def __le__(self, other: Any) -> Array:
-        return self._compare(other, operator.le)
+        return self._compare(other, "le")
 
     def __gt__(self, other: Any) -> Array:
-        return self._compare(other, operator.gt)
+        return self._compare(other, "gt")
 
     def __ge__(self, other: Any) -> Array:
-        return self._compare(other, operator.ge)
+        return self._compare(other, "ge")
 
     def __neg__(self) -> Exact:
         return Exact(lax.neg(self.array))
@@ -139,19 +172,28 @@ class Namespace:
 
     def where(self, condition: Any, this: Any, that: Any) -> Any:
         """Select; the bits of what is selected are kept."""
-        return _exact(jnp.where(plain(condition), plain(this), plain(that)))
+        condition, this, that = plain(condition), plain(this), plain(that)
+        if _alike(condition, this, that):
+            return _exact(lax.select(condition, this, that))
+        return _exact(jnp.where(condition, this, that))
 
     def zeros_like(self, array: Any) -> Any:
         """Return +0.0 of the array's shape and dtype."""
         return _exact(lax.full_like(plain(array), 0))
 
-    def any(self, array: Any, axis: Any = None, keepdims: bool = False) -> Array:  # noqa: A003
+    def any(self, array: Any, axis: Any = None, keepdims: bool = False) -> Array:
         """Return whether some element is nonzero, on any device of `reduce_axes`."""
         truth = array != 0 if isinstance(array, Exact) else array
         found = jnp.any(truth, axis=axis, keepdims=keepdims)
         if not self.reduce_axes:
             return found
         return lax.psum(found.astype(jnp.int32), self.reduce_axes) > 0
+
+
+def _alike(condition: Any, this: Any, that: Any) -> bool:
+    shapes = {getattr(one, "shape", None) for one in (condition, this, that)}
+    dtypes = {getattr(one, "dtype", None) for one in (this, that)}
+    return len(shapes) == len(dtypes) == 1 and condition.dtype == bool
 
 
 def on_floats(dtype: Any) -> bool:

@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+
 from relurules import Always
 from relurules.backend import Plan
-
 from relurules_jax._ledger import Ledger
 
 _context = jax.make_user_context(None)

@@ -38,12 +38,13 @@ def below() -> Iterator[None]:
 
 @contextmanager
 def inside(owner: str) -> Iterator[None]:
-    """Hold while a user's custom gradient runs."""
-    before, _here.owner = _here.owner, owner
+    """Hold while a user's custom gradient runs, which is code of the model again."""
+    before = _here.owner, _here.depth
+    _here.owner, _here.depth = owner, 0
     try:
         yield
     finally:
-        _here.owner = before
+        _here.owner, _here.depth = before
 
 
 def is_quiet() -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from relurules.backend import Bounds, Decision, Rule, Site
 
+from relurules.backend import Bounds, Decision, Rule, Site
 from relurules_jax._bits import Array, on_floats
 from relurules_jax._frames import Frame, frames
 from relurules_jax._here import owner_in_force

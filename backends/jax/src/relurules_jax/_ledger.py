@@ -57,9 +57,7 @@ class Ledger:
             return
         entry.calls += 1
 
-    def note(
-        self, status: Any, name: str, kind: str, detail: str, only_new: bool = False
-    ) -> None:
+    def note(self, status: Any, name: str, kind: str, detail: str, only_new: bool = False) -> None:
         """Count a call of something that is no site."""
         if status in ("missed", "opaque") and self._plan.excludes(name):
             status, detail = "excluded", "in exclude="

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
+
 from relurules.errors import UncoveredActivationError, UnsupportedModelError
 
 Call = Callable[..., Any]
@@ -73,8 +74,8 @@ def check(model: Any) -> None:
     Raises:
         UncoveredActivationError: It is compiled or exported already.
     """
-    exported = getattr(sys.modules.get("jax.export"), "Exported", ())
-    if isinstance(model, jax.stages.Compiled | jax.stages.Lowered) or isinstance(model, exported):
+    stages = (jax.stages.Compiled, jax.stages.Lowered)
+    if isinstance(model, stages) or _is_one_of(model, (("jax.export", "Exported"),)):
         raise UncoveredActivationError(
             f"A jax {type(model).__name__} is compiled ahead of time, and no rule can be put "
             "behind its activations. Apply the rule to the function, and lower, compile or "

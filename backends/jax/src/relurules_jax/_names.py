@@ -17,8 +17,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 import jax
-import relurules
 from jax.extend import source_info_util
+
+import relurules
 
 _HOMES = (jax.__file__, relurules.__file__, __file__)
 _LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in _HOMES)
@@ -26,18 +27,17 @@ _NORMALISATION = re.compile(r"[/\\](flax|equinox|haiku|keras)[/\\].*norm\w*\.py$
 _FUNCTIONS = re.compile(r"jax[/\\]_src[/\\]nn[/\\]functions\.py")
 _OWNERS = (("keras", "Layer"), ("flax.nnx", "Module"), ("equinox", "Module"))
 
-_places: dict[tuple[str, str], list[tuple[CodeType, int]]] = {}
+_places: dict[tuple[CodeType, str], list[int]] = {}
 
 
 def site_name(op: str) -> str:
     """Return the name of the activation that is being called."""
     frame = _caller()
     base = scope() or _owner() or _function(frame)
-    known = _places.setdefault((base, op), [])
-    place = (frame.f_code, frame.f_lasti)
-    if place not in known:
-        known.append(place)
-    count = known.index(place)
+    known = _places.setdefault((frame.f_code, op), [])
+    if frame.f_lasti not in known:
+        known.append(frame.f_lasti)
+    count = known.index(frame.f_lasti)
     name = "/".join(filter(None, (base, op)))
     return f"{name}_{count}" if count else name
 

@@ -9,13 +9,15 @@ a second time, which would run side effects twice and break stateful modules.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 from jax.extend.core import Primitive, jaxprs_in_params, primitives
-from relurules.backend import Decision
 
+from relurules.backend import Decision
 from relurules_jax._custom import functions_of, taking_along
 from relurules_jax._frames import Frame, frames
 from relurules_jax._here import below, inside, is_below, is_quiet, owner_in_force
@@ -24,10 +26,24 @@ from relurules_jax._names import frames_above, is_normalisation, is_own_function
 from relurules_jax._vehicle import site_called
 from relurules_jax._walker import OWN_RULE, Finding, constant, findings, inspect, of_custom_rule
 
-_OBSERVED = (
-    "jit_p pjit_p custom_jvp_call_p custom_vjp_call_p max_p min_p clamp_p select_n_p tanh_p "
-    "logistic_p scan_p while_p cond_p remat_p closed_call_p"
-).split()
+_OBSERVED = [
+    "jit_p",
+    "pjit_p",
+    "custom_jvp_call_p",
+    "custom_vjp_call_p",
+    "max_p",
+    "min_p",
+    "clamp_p",
+    "select_n_p",
+    "tanh_p",
+    "logistic_p",
+    "scan_p",
+    "while_p",
+    "cond_p",
+    "remat_p",
+    "closed_call_p",
+]
+_OWN_BIND = "relurules_own_bind"
 
 
 class Observer:
@@ -39,33 +55,42 @@ class Observer:
         """Note the call, and pass it on."""
         in_force = frames()
         if not in_force or is_below():
-            return super().bind(*args, **params)  # type: ignore[misc]
+            return self._pass_on(*args, **params)
         if self.name.startswith("custom_"):
             return self._bind_custom(in_force, args, params)
         if _is_hard_tanh(self.name, params):
-            return [_hard_tanh(args[0], lambda x: super(Observer, self).bind(x, **params)[0])]  # type: ignore[misc]
+            return [_hard_tanh(args[0], core.jaxpr_as_fun(params["jaxpr"]))]
         _note(in_force, self.name, args, params)
         with below():
-            return super().bind(*args, **params)  # type: ignore[misc]
+            return self._pass_on(*args, **params)
+
+    def _pass_on(self, *args: Any, **params: Any) -> Any:
+        own = vars(self).get(_OWN_BIND)  # checkpoint's primitive has a bind on the object
+        if own is not None:
+            return own(*args, **params)
+        return super().bind(*args, **params)  # type: ignore[misc]
 
     def _bind_custom(self, in_force: tuple[Frame, ...], args: Any, params: Any) -> Any:
         info = functions_of(args, params)[0].debug_info
         owner = info.func_name
         if _note_custom(in_force, info.func_src_info or "", owner):
             with below():
-                return super().bind(*args, **params)  # type: ignore[misc]
+                return self._pass_on(*args, **params)
         args, params = taking_along(in_force, owner, args, params)
         with inside(owner):
-            return super().bind(*args, **params)  # type: ignore[misc]
+            return self._pass_on(*args, **params)
 
 
 def install() -> None:
     """Let the primitives that matter be observed; harmless when done already."""
-    for name in _OBSERVED:
-        primitive = getattr(primitives, name, None)
+    for primitive in (*(getattr(primitives, name, None) for name in _OBSERVED), *_unnamed()):
         if isinstance(primitive, Primitive) and not isinstance(primitive, Observer):
             own = type(primitive)
-            primitive.__class__ = type(own.__name__, (Observer, own), {"__module__": own.__module__})
+            if "bind" in vars(primitive):
+                setattr(primitive, _OWN_BIND, vars(primitive).pop("bind"))
+            primitive.__class__ = type(
+                own.__name__, (Observer, own), {"__module__": own.__module__}
+            )
 
 
 def _note_custom(in_force: tuple[Frame, ...], where: str, name: str) -> bool:
@@ -78,6 +103,16 @@ def _note_custom(in_force: tuple[Frame, ...], where: str, name: str) -> bool:
     return found is not None
 
 
+def _unnamed() -> Iterator[Any]:
+    """Yield primitives that no public module names, as they stand in a jaxpr."""
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("one",))
+    whole = jax.sharding.PartitionSpec()
+    mapped = jax.shard_map(lambda x: x, mesh=mesh, in_specs=whole, out_specs=whole)
+    for function in (jax.checkpoint(lambda x: x), mapped):
+        for eqn in jax.make_jaxpr(function)(0.0).eqns:
+            yield eqn.primitive
+
+
 def note_jaxpr(in_force: tuple[Frame, ...], jaxpr: Any) -> None:
     """Note what a jaxpr holds."""
     for found in findings(jaxpr):
@@ -87,10 +122,16 @@ def note_jaxpr(in_force: tuple[Frame, ...], jaxpr: Any) -> None:
 def _is_hard_tanh(primitive: str, params: Any) -> bool:
     if primitive not in ("jit", "pjit") or params["name"] != "hard_tanh":
         return False
-    return is_own_functions(params["jaxpr"].jaxpr.debug_info.func_src_info or "")
+    closed = params["jaxpr"]
+    if len(closed.in_avals) != 1 or len(closed.out_avals) != 1:  # its derivative has that name too
+        return False
+    return is_own_functions(closed.jaxpr.debug_info.func_src_info or "")
 
 
-def _hard_tanh(x: Any, base: Any) -> Any:
+def _hard_tanh(x: Any, run: Any) -> Any:
+    def base(x: Any) -> Any:
+        return run(x)[0]
+
     def derivative(primals: Any, tangents: Any) -> Any:
         return jax.jvp(base, primals, tangents)
 
@@ -100,9 +141,11 @@ def _hard_tanh(x: Any, base: Any) -> Any:
 def _note(in_force: tuple[Frame, ...], primitive: str, args: Any, params: Any) -> None:
     floats = any(_is_floating(a) for a in args)
     direct = inspect(primitive, params, [constant(a) for a in args], floats)
-    inner = [] if direct is not None else [
-        found for jaxpr in jaxprs_in_params(params) for found in findings(jaxpr)
-    ]
+    inner = (
+        []
+        if direct is not None
+        else [found for jaxpr in jaxprs_in_params(params) for found in findings(jaxpr)]
+    )
     if (direct or inner) and not _is_internal():
         for one in direct or inner:
             _record(in_force, one, traced_earlier=bool(inner))

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 from jax.extend import core
-from relurules.backend import Bounds
 
+from relurules.backend import Bounds
 from relurules_jax._walker import constant
 
 Eqn: TypeAlias = Any

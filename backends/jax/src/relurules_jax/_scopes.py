@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
+
 from relurules.backend import State
 
 _entered = jax.make_user_context(None)

@@ -124,7 +124,8 @@ def _swapped(eqn: Any, found: Match) -> Any:
 
 def _computing(x: Any, eqns: Sequence[Any]) -> Callable[[Any], Any]:
     last = eqns[-1]
-    closed = core.ClosedJaxpr(core.Jaxpr([], [x], last.outvars, list(eqns)), [])
+    info = core.DebugInfo("relurules", "hand-written activation", ("x",), ("y",))
+    closed = core.ClosedJaxpr(core.Jaxpr([], [x], last.outvars, list(eqns), debug_info=info), [])
     return lambda value: core.jaxpr_as_fun(closed)(value)[0]
 
 

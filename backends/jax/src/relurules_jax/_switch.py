@@ -15,18 +15,24 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from relurules.backend import Bounds, Site
+import jax.numpy as jnp
+from jax import lax
 
+from relurules.backend import Bounds, Site
 from relurules_jax._bits import Array
 from relurules_jax._frames import frames
 from relurules_jax._intercept import intercept
 from relurules_jax._names import frames_above, is_own_functions
 from relurules_jax._vehicle import run_left_alone
 
-BOUNDS: dict[str, Bounds] = {"relu": (0.0, math.inf), "relu6": (0.0, 6.0)}
+_ACTIVATIONS: dict[str, tuple[Bounds, Callable[[Array], Array]]] = {
+    "relu": ((0.0, math.inf), lambda x: x > 0),
+    "relu6": ((0.0, 6.0), lambda x: (x > 0) & (x < 6)),
+}
+"""The bounds of JAX's activations, and where their own derivative is 1."""
 
 
-class Switch(jax.custom_jvp):  # type: ignore[type-arg]
+class Switch(jax.custom_jvp):
     """An activation that asks which rules are in force."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -36,9 +42,11 @@ class Switch(jax.custom_jvp):  # type: ignore[type-arg]
             return super().__call__(*args, **kwargs)
         (x,) = (*args, *kwargs.values())
         op = self.__name__
+        bounds, derivative = _ACTIVATIONS[op]
+        own = _own_derivative(self.fun, derivative)
         if _is_inside_a_gate():
-            return run_left_alone(x, Site("gate", op, BOUNDS[op]), self.fun, self.jvp)
-        return intercept(x, op, BOUNDS[op], self.fun, self.jvp)
+            return run_left_alone(x, Site("gate", op, bounds), self.fun, own)
+        return intercept(x, op, bounds, self.fun, own)
 
 
 class Declared:
@@ -64,7 +72,19 @@ class Declared:
 def install() -> None:
     """Give JAX's activations the class that asks; harmless when done already."""
     for activation in (jax.nn.relu, jax.nn.relu6):
-        activation.__class__ = Switch  # type: ignore[assignment]
+        activation.__class__ = Switch
+
+
+def _own_derivative(
+    fun: Callable[[Array], Array], passes: Callable[[Array], Array]
+) -> Callable[[Any, Any], Any]:
+    """Return JAX's own jvp rule, which calls no activation again as the object's does."""
+
+    def derivative(primals: Any, tangents: Any) -> Any:
+        (x,), (tangent,) = primals, tangents
+        return fun(x), lax.select(passes(jnp.asarray(x)), tangent, lax.full_like(tangent, 0))
+
+    return derivative
 
 
 def _is_inside_a_gate() -> bool:

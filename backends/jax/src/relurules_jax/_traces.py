@@ -40,15 +40,14 @@ def _names() -> list[str]:
 
 def _stack() -> Iterator[Any]:
     """Yield the traces under way, the innermost first."""
-    with _take_current_trace() as trace:
-        while trace is not None:
-            yield trace
-            trace = getattr(trace, "parent_trace", None)
+    with _take_current_trace() as innermost:
+        trace = innermost
+    while trace is not None:
+        yield trace
+        trace = getattr(trace, "parent_trace", None)
 
 
 # Public in jax.core up to 0.9, and in jax.extend.core from 0.8.2 on.
 _take_current_trace: Any = (
-    core.take_current_trace
-    if hasattr(core, "take_current_trace")
-    else jax.core.take_current_trace
+    core.take_current_trace if hasattr(core, "take_current_trace") else jax.core.take_current_trace
 )

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
-from relurules.backend import STANDARD, Bounds, GradientOf, Rule, Site, evaluate, flips, kernel_for
 
+from relurules.backend import STANDARD, Bounds, GradientOf, Rule, Site, evaluate, flips, kernel_for
 from relurules_jax._bits import Array, Exact, Namespace, plain
 from relurules_jax._frames import Traced, frames, outside
 from relurules_jax._here import owner_in_force
@@ -52,6 +52,7 @@ class RuleCall:
 
     def backward(self, x: Array, g: Array, active: Any) -> Array:
         """Return the gradient that passes."""
+        x = jnp.asarray(x)  # a Python number is kept as it is
         if self.rule.scope == "sample" and self.batch_axis is not None:
             x = _unmapped(x)
         if active is None and (kernel := _kernel(self.rule)) is not None:
@@ -160,9 +161,10 @@ def _refuse(axis_size: int, in_batched: Any, x: Array) -> Any:
 
 
 def _checked(out: Array, g: Array, rule: Rule) -> Array:
-    if out.shape != g.shape or out.dtype != g.dtype:
+    shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", type(out).__name__)
+    if shape != g.shape or dtype != g.dtype:
         raise TypeError(
-            f"Rule {rule.name!r} returned {out.shape} {out.dtype} for a gradient of {g.shape} "
-            f"{g.dtype}; a rule keeps shape and dtype."
+            f"Rule {rule.name!r} returned {shape} {dtype} for a gradient of {g.shape} {g.dtype}; a "
+            "rule keeps shape and dtype."
         )
     return out

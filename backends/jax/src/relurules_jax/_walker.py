@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
-from relurules.backend import Rule, Site
 
+from relurules.backend import Rule, Site
 from relurules_jax._names import is_normalisation, is_own_functions, scope
 from relurules_jax._vehicle import site_called
 
@@ -39,9 +39,30 @@ _GATE = "match='structural' takes it"
 _OTHER = "has no rule"
 
 OTHERS = frozenset(
-    "celu elu gelu glu hard_sigmoid hard_silu hard_swish leaky_relu log_sigmoid logistic mish "
-    "relu_squared selu sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus "
-    "swish tanh".split()
+    [
+        "celu",
+        "elu",
+        "gelu",
+        "glu",
+        "hard_sigmoid",
+        "hard_silu",
+        "hard_swish",
+        "leaky_relu",
+        "log_sigmoid",
+        "logistic",
+        "mish",
+        "relu_squared",
+        "selu",
+        "sigmoid",
+        "silu",
+        "soft_sign",
+        "softplus",
+        "sparse_plus",
+        "sparse_sigmoid",
+        "squareplus",
+        "swish",
+        "tanh",
+    ]
 )
 
 _ALIASES = {"logistic": "sigmoid"}
@@ -86,9 +107,11 @@ def inspect(
         return _jitted(params, constants, floats)
     if floats and primitive in GATES and GATES[primitive](constants):
         return [Finding("gate", primitive, _GATE)]
-    return [Finding("other", _ALIASES.get(primitive, primitive), _OTHER)] if (
-        primitive in OTHERS
-    ) else None
+    return (
+        [Finding("other", _ALIASES.get(primitive, primitive), _OTHER)]
+        if (primitive in OTHERS)
+        else None
+    )
 
 
 def of_custom_rule(where: str, name: str) -> list[Finding] | None:
@@ -103,7 +126,7 @@ def of_custom_rule(where: str, name: str) -> list[Finding] | None:
 
 
 def _custom(params: dict[str, Any]) -> list[Finding] | None:
-    closed = params.get("call_jaxpr") or params.get("fun_jaxpr")
+    closed: Any = params.get("call_jaxpr") or params.get("fun_jaxpr")
     info = closed.jaxpr.debug_info
     known = of_custom_rule(info.func_src_info or "", info.func_name)
     if known is not None:
@@ -127,6 +150,9 @@ def _jitted(params: dict[str, Any], constants: Constants, floats: bool) -> list[
         return None
     if name == "hard_tanh":
         return [Finding("missed", "hardtanh", _MISSED)]
+    if name in ("relu", "relu6"):  # the activation object under jit, or what it computes
+        inner = findings(params["jaxpr"].jaxpr)
+        return [found for found in inner if found.status != "gate"]
     return [Finding("other", name, _OTHER)] if name in OTHERS else None
 
 
@@ -143,8 +169,10 @@ def _is_clamp(constants: Constants) -> bool:
 
 
 def _is_where(constants: Constants) -> bool:
-    return constants[0] is None and sorted(c is None for c in constants[1:]) == [False, True] and (
-        0.0 in constants[1:]
+    return (
+        constants[0] is None
+        and sorted(c is None for c in constants[1:]) == [False, True]
+        and (0.0 in constants[1:])
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,10 +12,10 @@ import jax.numpy as jnp
 import jaxlib
 import numpy as np
 import numpy.typing as npt
-from relurules.backend import Bounds
-from relurules.testing import KnownFailure, Mode, Pull
 
 import relurules_jax
+from relurules.backend import Bounds
+from relurules.testing import KnownFailure, Mode, Pull
 
 Array = npt.NDArray[Any]
 Function = Callable[[Any], Any]
@@ -23,16 +24,14 @@ _RELU: Bounds = (0.0, math.inf)
 _RELU6: Bounds = (0.0, 6.0)
 _HARD_TANH: Bounds = (-1.0, 1.0)
 
-_relu_bound_earlier = jax.nn.relu
-
 _SPELLINGS: dict[str, tuple[Bounds, Function]] = {
-    "jax.nn.relu": (_RELU, lambda x: jax.nn.relu(x)),
-    "from jax.nn import relu": (_RELU, _relu_bound_earlier),
+    "jax.nn.relu": (_RELU, jax.nn.relu),
+    "functools.partial(jax.nn.relu)": (_RELU, functools.partial(jax.nn.relu)),
     "jax.nn.relu(x=x)": (_RELU, lambda x: jax.nn.relu(x=x)),
     "jax.jit(jax.nn.relu)": (_RELU, jax.jit(jax.nn.relu)),
     "jax.checkpoint(jax.nn.relu)": (_RELU, jax.checkpoint(jax.nn.relu)),
-    "jax.nn.relu6": (_RELU6, lambda x: jax.nn.relu6(x)),
-    "jax.nn.hard_tanh": (_HARD_TANH, lambda x: jax.nn.hard_tanh(x)),
+    "jax.nn.relu6": (_RELU6, jax.nn.relu6),
+    "jax.nn.hard_tanh": (_HARD_TANH, jax.nn.hard_tanh),
     "relurules_jax.activation": (
         (-2.0, 2.0),
         relurules_jax.activation(lambda x: jnp.clip(x, -2.0, 2.0), bounds=(-2.0, 2.0)),
@@ -69,8 +68,11 @@ class JaxCase:
 
     def spelled(self, spelling: str, /) -> Function:
         """Return a function that writes its activation in this way."""
-        activation = _SPELLINGS[spelling][1]
-        return lambda x: activation(x)
+        return _SPELLINGS[spelling][1]
+
+    def scalar(self, step: int, /) -> Any:
+        """Return the step as an array of rank 0."""
+        return jnp.asarray(step)
 
     def pullback(self, fn: Function, x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
         """Run `fn` and return its value and its pullback."""
@@ -79,10 +81,15 @@ class JaxCase:
 
 
 def _activation(lo: float, hi: float) -> Function:
-    known = {_RELU: jax.nn.relu, _RELU6: jax.nn.relu6, _HARD_TANH: jax.nn.hard_tanh}
+    known: dict[Bounds, Function] = {
+        _RELU: jax.nn.relu,
+        _RELU6: jax.nn.relu6,
+        _HARD_TANH: jax.nn.hard_tanh,
+    }
     if (lo, hi) in known:
         return known[lo, hi]
-    return relurules_jax.activation(lambda x: jnp.clip(x, lo, hi), bounds=(lo, hi))
+    clip: Function = relurules_jax.activation(lambda x: jnp.clip(x, lo, hi), bounds=(lo, hi))
+    return clip
 
 
 def _vjp(fn: Function, x: Any) -> tuple[Any, Function]:
