@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from relurules_example import _backend
 
 import relurules
 from relurules import Rule
 from relurules.testing import ConformanceError, check_rule
+from relurules_example import _backend
 
 GATE = {"is_filter": False}
 calls: list[int] = []

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from relurules_example import _backend, tape
 from typer.testing import CliRunner
 
 import relurules
@@ -24,6 +23,7 @@ from relurules.testing import (
     parametrize_with_checks,
 )
 from relurules.testing import _cli as cli
+from relurules_example import _backend, tape
 
 PAUSING = "pausing"
 FRAMEWORKS = ("torch", "jax", "tensorflow", "keras")

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-import relurules_example
 
+import relurules_example
 from relurules.testing import backend_checks
 from relurules.testing._matrix import into
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import wrong_redirected  # noqa: F401 - adds to the table
-from relurules_example import _backend
 from wrong_rules import WRONG, WrongRule
 
 import relurules
 from relurules.testing import CheckResult, check_backend
 from relurules.testing._properties import LAWS
+from relurules_example import _backend
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, mutant: WrongRule, check: str) -> list[CheckResult]:

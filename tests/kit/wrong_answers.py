@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from relurules_example import _backend
-from relurules_example._backend import ExampleAttachment
-from relurules_example.testing import ExampleCase
 from wrong_backends import Patch, caught_by, change_plans, method
 
 from relurules.backend import Report
+from relurules_example import _backend
+from relurules_example._backend import ExampleAttachment
+from relurules_example.testing import ExampleCase
 
 # --- Steps and pauses --------------------------------------------------------------------------
 

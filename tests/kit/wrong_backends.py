@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from relurules_example import _backend, tape
 from relurules_example._backend import ExampleAttachment
 

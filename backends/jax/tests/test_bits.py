@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import ACTIVATIONS, DTYPES, assert_bits, draws, grid
-from relurules_jax._bits import Exact
 
 import relurules
 from relurules import Rule, spec
+from relurules_jax._bits import Exact
 
 FILTERS = ("standard", "deconv", "guided", "redirected", "identity")
 

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import relurules_jax
 from helpers import assert_bits
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import relurules
+import relurules_jax
 from relurules import spec
 
 MESH = Mesh(np.array(jax.devices()), ("d",))

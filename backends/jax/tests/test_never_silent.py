@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import relurules_jax
 from helpers import X, net
 from jax.extend import core
 
 import relurules
+import relurules_jax
 from relurules import (
     NoActivationError,
     UncoveredActivationError,

@@ -12,8 +12,9 @@ import flax.linen as nn
 import haiku as hk
 import jax
 import pytest
-import relurules_jax
 from flax import nnx
+
+import relurules_jax
 from relurules_jax import _owns
 
 KEY = jax.random.key(0)

@@ -1,0 +1,50 @@
+"""A sample of the zoo, one model for each way of writing an activation that models have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torchvision")
+pytest.importorskip("timm")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import sweep  # noqa: E402 - it imports the frameworks
+
+SAMPLE = {
+    "torchvision:googlenet": "equal",  # functional only
+    "torchvision:inception_v3": "equal",
+    "torchvision:densenet121": "equal",  # modules, and one functional
+    "torchvision:mobilenet_v2": "equal",  # relu6
+    "torchvision:mobilenet_v3_small": "equal",  # beside hard-swish and hard-sigmoid
+    "torchvision:shufflenet_v2_x0_5": "equal",  # on chunks
+    "torchvision:vgg11": "equal",
+    "torchvision:efficientnet_b0": "none",  # SiLU
+    "torchvision:vit_b_16": "none",  # GELU
+    "torchvision:fcn_resnet50": "equal",
+    "torchvision:ssdlite320_mobilenet_v3_large": "equal",
+    "torchvision:r3d_18": "equal",
+    "torchvision:raft_small": "equal",  # in place on views
+    "timm:byobnet:test_byobnet": "equal",
+    "timm:ghostnet": "equal",
+    "timm:res2net": "equal",
+    "timm:resnest": "equal",
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.filterwarnings("ignore")  # the models' own
+@pytest.mark.parametrize("name", SAMPLE)
+def test_model(name: str) -> None:
+    (case,) = [case for case in sweep.cases([name]) if case.name.startswith(name)][:1]
+    results = sweep.compare(case)
+    assert [(r.rule, r.outcome, r.detail) for r in results if r.outcome != SAMPLE[name]] == []
+    if SAMPLE[name] == "equal":
+        assert not all("plain" in result.detail for result in results)
