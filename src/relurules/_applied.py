@@ -110,6 +110,8 @@ class Applied:
         self._finish(check=sys.exc_info()[0] is None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if elsewhere := getattr(self._attachment, "elsewhere", ""):
+            complain(NoActivationError, elsewhere, self._plan)
         return self.model(*args, **kwargs)
 
     def __enter__(self) -> Any:

@@ -7,7 +7,7 @@ steps do not meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -22,6 +22,11 @@ class State:
     def __init__(self) -> None:
         self._step = 0
         self.moved = False
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, changed: Callable[[], None], /) -> None:
+        """Call `changed` whenever the step may have changed, for code that cannot ask."""
+        self._watchers.append(changed)
 
     @property
     def step(self) -> Any:
@@ -34,22 +39,24 @@ class State:
     @property
     def paused(self) -> bool:
         """Whether the code that asks runs inside `pause`."""
-        return id(self) in _paused.get()
+        paused = _paused.get()
+        return bool(paused) and id(self) in paused
 
     def advance(self, n: int, /) -> None:
         """Move the counter by n steps."""
         self._step += n
-        self.moved = True
+        self._has_moved()
 
     @contextmanager
     def at(self, step: Any, /) -> Iterator[None]:
         """Hold the step at `step` inside the context."""
-        self.moved = True
         token = _steps.set((*_steps.get(), (id(self), step)))
+        self._has_moved()
         try:
             yield
         finally:
             _steps.reset(token)
+            self._has_moved()
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -59,3 +66,8 @@ class State:
             yield
         finally:
             _paused.reset(token)
+
+    def _has_moved(self) -> None:
+        self.moved = True
+        for changed in self._watchers:
+            changed()

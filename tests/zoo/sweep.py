@@ -38,8 +38,10 @@ NODES = (
     "ThresholdBackward0",
     "ThresholdBackward1",
 )
-SMALL = ("test", "atto", "femto", "nano", "pico", "xxs", "xxt", "zepto", "tiny", "mini", "xs",
-         "_t", "s0", "b0", "18", "050", "small", "_s", "_p", "26", "34", "ese", "50")  # fmt: skip
+SMALL = (  # in timm's names, the likeliest sign of the smallest variant first
+    *("test", "atto", "femto", "nano", "pico", "xxs", "xxt", "zepto", "tiny", "mini", "xs"),
+    *("_t", "s0", "b0", "18", "050", "small", "_s", "_p", "26", "34", "ese", "50", "121"),
+)
 
 
 @dataclass(frozen=True)

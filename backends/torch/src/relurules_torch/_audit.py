@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from relurules_torch._function import RuleFunction, TransformableRuleFunction
-from relurules_torch._graph import ACTIVATION_NODES, is_left_alone, walk
+from relurules_torch._graph import is_activation, is_left_alone, walk
 from relurules_torch._ledger import Ledger
 
 _MISSED = (
@@ -38,7 +38,7 @@ def audit(ledger: Ledger, output: Any, boundary: frozenset[Any]) -> None:
     """Note in the ledger every node between `output` and `boundary` that should not be there."""
     for node in walk(output, boundary):
         name = type(node).__name__
-        if name in ACTIVATION_NODES:
+        if is_activation(node):
             if not is_left_alone(node):
                 ledger.found("missed", name, "autograd node", _MISSED)
         elif name in _OPAQUE:

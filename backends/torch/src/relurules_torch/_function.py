@@ -9,7 +9,6 @@ rule without such a kernel needs the input always.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,12 +17,19 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from relurules.backend import Bounds, GradientOf, Rule, flips
-from relurules_torch._kernels import Kernel, Tensor, rounded, run_rule
+from relurules_torch._kernels import EXACT, Kernel, Tensor, rounded, run_rule
 
 Run: TypeAlias = Callable[[Tensor], Tensor]
 Backward: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-_EXACT = frozenset({0.0, 6.0, -math.inf, math.inf})
+
+_MARK = torch.empty(0)
+"""Kept beside an input that stands where Torch's own node keeps an output of the same shape.
+
+Non-reentrant checkpointing puts what it recomputed in the place of what was kept. Where it
+recomputes outside the rule it would so put an output in the place of an input, and a redirected
+gradient would be wrong without a word. With one tensor more the count differs, and it raises.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +45,7 @@ class RuleCall:
         batch_axis: The axis that separates samples, or None.
         gradient_of: What the user differentiates, or None.
         active: Whether the schedule is running: a bool or a boolean tensor.
+        is_marked: Whether the node keeps the input where Torch's own would keep the output.
         backward: Returns the gradient that passes, from the incoming one and what was kept.
     """
 
@@ -50,6 +57,7 @@ class RuleCall:
     batch_axis: int | None
     gradient_of: GradientOf | None
     active: Any
+    is_marked: bool = False
     backward: Backward = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +66,7 @@ class RuleCall:
     def _choose(self) -> Backward:
         if self.kernel is None:
             return self._run_rule
-        if flips(self.rule, self.gradient_of) or not _EXACT.issuperset(self.bounds):
+        if flips(self.rule, self.gradient_of) or not EXACT.issuperset(self.bounds):
             return self._run_kernel
         # the common case, in which nothing is left to decide per call
         return partial(self.kernel.run, bounds=self.bounds, batch_axis=self.batch_axis)
@@ -92,7 +100,10 @@ class RuleFunction(torch.autograd.Function):
         y = run(x)
         if call.inplace:
             ctx.mark_dirty(x)
-        ctx.save_for_backward(y if call.keep_output else kept)
+        if call.is_marked:
+            ctx.save_for_backward(kept, _MARK)
+        else:
+            ctx.save_for_backward(y if call.keep_output else kept)
         ctx.call = call
         return y
 

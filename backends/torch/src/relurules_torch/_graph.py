@@ -15,13 +15,22 @@ ACTIVATION_NODES = frozenset(
         "HardtanhBackward1",
         "ThresholdBackward0",
         "ThresholdBackward1",
-        "MkldnnRnnLayerBackward0",
-        "CudnnRnnBackward0",
     }
 )
-"""The nodes of activations, and of fused layers that may hold one."""
+"""The nodes of activations."""
+
+_FUSED = "CudnnRnnBackward0"
+_RNN_RELU = 0  # cudnnRNNMode_t; the other modes are tanh, LSTM and GRU
 
 _LEFT_ALONE = "relurules_left_alone"
+
+
+def is_activation(node: Any) -> bool:
+    """Return whether this is the node of an activation, or of a fused layer that holds one."""
+    name = type(node).__name__
+    return name in ACTIVATION_NODES or (
+        name == _FUSED and getattr(node, "_saved_mode", _RNN_RELU) == _RNN_RELU
+    )
 
 
 def leave_alone(output: Any, boundary: frozenset[Any]) -> None:

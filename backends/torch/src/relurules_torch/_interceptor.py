@@ -8,16 +8,20 @@ it passes on.
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from typing import Any, TypeAlias
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from relurules.backend import Bounds, Plan, Rule
-from relurules_torch._function import RuleCall, Run, apply_rule
+from relurules.backend import Bounds, Plan, Rule, Site, kind_of
+from relurules.errors import UncoveredActivationError
+from relurules_torch._callers import Place, place
+from relurules_torch._function import RuleCall, RuleFunction, Run, apply_rule
 from relurules_torch._graph import boundary_of, leave_alone
-from relurules_torch._kernels import Tensor, kernel_of
-from relurules_torch._ledger import Entry, Ledger, Place
+from relurules_torch._kernels import Kernel, Tensor, kernel_of, traceable_kernel_of
+from relurules_torch._ledger import Entry, Ledger
+from relurules_torch._messages import NAMES_IN_COMPILED, in_compiled
 from relurules_torch._operations import OPERATIONS, Operation, input_of, looks_like_gate
 
 _DETAILS = {
@@ -26,6 +30,9 @@ _DETAILS = {
     "other": "has no rule",
     "opaque": "a fused kernel with a ReLU inside. Write the cell with torch.relu, or exclude it.",
 }
+_REFUSED = ("site", "opaque")
+
+Choice: TypeAlias = tuple[Rule | None, Kernel | None]
 
 
 class Interceptor(TorchFunctionMode):
@@ -37,46 +44,52 @@ class Interceptor(TorchFunctionMode):
         self._ledger = ledger
         self._known: dict[tuple[Any, Place], Entry] = {}
         self._calls: dict[Any, RuleCall] = {}
+        self._traced = _rules_by_kind(plan)
+        self.root = next(iter(ledger.paths))
         self.active: Any = True
+        self.has_compiled = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run `func`, with the rule behind it where it is an activation of the model."""
         operation = OPERATIONS.get(func)
-        place = None if operation is None else self._ledger.place(2)
-        if operation is None or place is None:
-            # no activation, or not this model's: a mode left behind by a KeyboardInterrupt
+        if operation is None:
             return func(*args, **(kwargs or {}))
-        entry = self._known.get((func, place))
+        if torch.compiler.is_compiling():
+            return self._trace(func, operation, args, kwargs or {})
+        where = place(self._ledger.paths, 1)
+        if where is None:  # not this model's: a mode left behind by a KeyboardInterrupt
+            return func(*args, **(kwargs or {}))
+        entry = self._known.get((func, where))
         if entry is None:
-            return self._meet(func, operation, place, args, kwargs or {})
+            return self._meet(func, operation, where, args, kwargs or {})
         entry.calls += 1
         return self._run(entry, func, operation, args, kwargs or {})
 
-    def behind(self, x: Tensor, place: Place, bounds: Bounds, output: Tensor) -> Tensor:
+    def behind(self, x: Tensor, where: Place, bounds: Bounds, output: Tensor) -> Tensor:
         """Put the rule behind an activation that ran already and gave `output`."""
-        entry = self._ledger.site(place, type(place[0]).__name__, bounds)
+        entry = self._ledger.site(where, type(where[0]).__name__, bounds)
         entry.calls += 1
         if entry.decision.rule is None or not _is_differentiated(x):
             return output
         value = output.detach()
         return apply_rule(x, lambda _: value, self._prepare(x, entry))
 
-    def _meet(self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any) -> Any:
+    def _meet(self, func: Any, operation: Operation, where: Place, args: Any, kwargs: Any) -> Any:
         bounds = operation.bounds(args, kwargs)
         wanted = operation.status == "site" or self._plan.match == "structural"
         if bounds is None or not wanted:
-            return self._pass_by(func, operation, place, args, kwargs)
-        entry = self._ledger.site(place, operation.name, bounds)
+            return self._pass_by(func, operation, where, args, kwargs)
+        entry = self._ledger.site(where, operation.name, bounds)
         entry.calls += 1
         if operation.has_fixed_bounds:
-            self._known[func, place] = entry
+            self._known[func, where] = entry
         return self._run(entry, func, operation, args, kwargs)
 
     def _run(self, entry: Entry, func: Any, operation: Operation, args: Any, kwargs: Any) -> Any:
         x = input_of(args, kwargs)
-        if entry.decision.rule is None or not isinstance(x, Tensor):
+        if entry.decision.rule is None or not isinstance(x, torch.Tensor):
             return _alone(func, args, kwargs)
         inplace = operation.is_inplace(args, kwargs)
         run = operation.plain
@@ -89,6 +102,32 @@ class Interceptor(TorchFunctionMode):
             return run(x)
         call = self._prepare(x, entry, inplace=inplace, saves_output=operation.saves_output)
         return apply_rule(x, run, call)
+
+    def _trace(self, func: Any, operation: Operation, args: Any, kwargs: Any) -> Any:
+        """Do the same under Dynamo, which knows no frames, hence no places and no names."""
+        bounds = operation.bounds(args, kwargs)
+        wanted = operation.status == "site" or self._plan.match == "structural"
+        if bounds is None or not wanted:
+            if operation.status in _REFUSED and self._plan.missing == "error":
+                raise UncoveredActivationError(in_compiled(operation.name))
+            return func(*args, **kwargs)
+        if self._plan.asks_names:
+            raise UncoveredActivationError(NAMES_IN_COMPILED)
+        x = input_of(args, kwargs)
+        rule, kernel = self._traced[kind_of(bounds)][self.active is not False]
+        if rule is None or not x.requires_grad:
+            return func(*args, **kwargs)
+        self.has_compiled = True
+        if rule.scope == "sample":
+            rule.check_rank(x.dim(), self._plan.batch_axis)
+        if not isinstance(self.active, bool):
+            kernel = None
+        call = self._new_call(rule, kernel, bounds, False, operation.saves_output)
+        if not operation.is_inplace(args, kwargs):
+            return RuleFunction.apply(x, lambda x: _call_with_input(func, args, kwargs, x), call)
+        # a compiler wants pure functions too: change a copy of the copy, and write it back
+        run = lambda x: _call_with_input(func, args, kwargs, x.clone())  # noqa: E731
+        return x.copy_(RuleFunction.apply(x.clone(), run, call))
 
     def _prepare(
         self, x: Tensor, entry: Entry, *, inplace: bool = False, saves_output: bool = False
@@ -107,37 +146,57 @@ class Interceptor(TorchFunctionMode):
         key = (id(rule), entry.bounds, inplace, saves_output)
         call = self._calls.get(key)
         if call is None or call.active is not self.active:
-            call = self._calls[key] = self._new_call(rule, *key[1:])
+            call = self._calls[key] = self._new_call(
+                rule, kernel_of(rule) if isinstance(self.active, bool) else None, *key[1:]
+            )
         return call
 
-    def _new_call(self, rule: Rule, bounds: Bounds, inplace: bool, saves_output: bool) -> RuleCall:
-        kernel = kernel_of(rule) if isinstance(self.active, bool) else None
+    def _new_call(
+        self, rule: Rule, kernel: Kernel | None, bounds: Bounds, inplace: bool, saves_output: bool
+    ) -> RuleCall:
+        keeps = saves_output and kernel is not None and kernel.takes_output
         return RuleCall(
             rule=rule,
             bounds=bounds,
             inplace=inplace,
-            keep_output=saves_output and kernel is not None and kernel.takes_output,
+            keep_output=keeps,
             kernel=kernel,
             batch_axis=self._plan.batch_axis,
             gradient_of=self._plan.gradient_of,
             active=self.active,
+            is_marked=saves_output and not keeps and not torch.compiler.is_compiling(),
         )
 
     def overruled(self, operation: Operation) -> None:
         """Note that a rule applied later took an activation of this model."""
-        if (place := self._ledger.place(2)) is not None:
-            self._ledger.note(place, "overruled", operation.name, "an inner rule took it")
+        if (where := place(self._ledger.paths, 1)) is not None:
+            self._ledger.note(where, "overruled", operation.name, "an inner rule took it")
 
     def _pass_by(
-        self, func: Any, operation: Operation, place: Place, args: Any, kwargs: Any
+        self, func: Any, operation: Operation, where: Place, args: Any, kwargs: Any
     ) -> Any:
         if operation.status == "gate" and not looks_like_gate(operation, args, kwargs):
             return func(*args, **kwargs)
         status = "missed" if operation.status == "site" else operation.status
-        line = self._ledger.note(place, status, operation.name, _DETAILS[operation.status])
+        line = self._ledger.note(where, status, operation.name, _DETAILS[operation.status])
         if line.status == "excluded":
             return _alone(func, args, kwargs)
         return func(*args, **kwargs)
+
+
+def _rules_by_kind(plan: Plan) -> dict[str, tuple[Choice, Choice]]:
+    """Return for each kind of site what follows the schedule, and what it holds for."""
+    if plan.asks_names:
+        return {}
+    sites = (Site("", "", bounds) for bounds in ((0.0, math.inf), (0.0, 6.0), (-1.0, 1.0)))
+    return {site.kind: _choices(plan, plan.decide(site).rule) for site in sites}
+
+
+def _choices(plan: Plan, rule: Rule | None) -> tuple[Choice, Choice]:
+    if rule is None:
+        return (None, None), (None, None)
+    after = rule.after or plan.standard
+    return (after, traceable_kernel_of(after)), (rule, traceable_kernel_of(rule))
 
 
 def _alone(func: Any, args: Any, kwargs: Any) -> Any:
@@ -151,7 +210,7 @@ def _alone(func: Any, args: Any, kwargs: Any) -> Any:
 def _is_differentiated(x: Tensor) -> bool:
     if torch._C._are_functorch_transforms_active():
         return True
-    return x.requires_grad and torch.is_grad_enabled()
+    return bool(x.requires_grad and torch.is_grad_enabled())
 
 
 def _check_samples(x: Tensor, rule: Rule, batch_axis: int | None) -> None:

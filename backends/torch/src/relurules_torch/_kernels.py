@@ -22,7 +22,15 @@ from relurules.backend import STANDARD, Bounds, Rule, evaluate, kernel_for
 
 Tensor: TypeAlias = torch.Tensor
 
+EXACT = frozenset({0.0, 6.0, -math.inf, math.inf})
+"""Bounds that need no rounding in any dtype."""
+
+_DROPPED_BITS = {torch.float32: 29, torch.float16: 42, torch.bfloat16: 45}
+
 threshold_backward = torch.ops.aten.threshold_backward.default._op  # without a Python frame
+_traced_threshold = torch.ops.aten.threshold_backward.default  # as Dynamo knows it
+Threshold: TypeAlias = Callable[..., Tensor]
+_REDIRECTED = relurules.rule("redirected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +47,50 @@ class Kernel:
     takes_output: bool = False
 
 
-def standard(g: Tensor, z: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) -> Tensor:
+def standard(
+    g: Tensor,
+    z: Tensor,
+    *,
+    bounds: Bounds,
+    batch_axis: int | None = 0,
+    threshold: Threshold = threshold_backward,
+) -> Tensor:
     """Block z <= lo and z >= hi."""
     lo, hi = bounds
     if lo != -math.inf:
-        g = threshold_backward(g, z, lo)
+        g = threshold(g, z, lo)
     if hi != math.inf:
-        g = threshold_backward(g, -z, -hi)
+        g = threshold(g, -z, -hi)
     return g
 
 
-def deconv(g: Tensor, z: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) -> Tensor:
+def deconv(
+    g: Tensor,
+    z: Tensor,
+    *,
+    bounds: Bounds,
+    batch_axis: int | None = 0,
+    threshold: Threshold = threshold_backward,
+) -> Tensor:
     """Block g <= 0."""
-    return threshold_backward(g, g, 0)
+    return threshold(g, g, 0)
 
 
-def guided(g: Tensor, z: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) -> Tensor:
+def guided(
+    g: Tensor,
+    z: Tensor,
+    *,
+    bounds: Bounds,
+    batch_axis: int | None = 0,
+    threshold: Threshold = threshold_backward,
+) -> Tensor:
     """Block z <= lo, z >= hi and g <= 0."""
     lo, hi = bounds
     if lo == -math.inf:  # no pass whose result would be ours to change in place
-        return deconv(standard(g, z, bounds=bounds), z, bounds=bounds)
-    passed = threshold_backward(g, z, lo)
+        return threshold(threshold(g, -z, -hi), g, 0)
+    passed = threshold(g, z, lo)
     if hi != math.inf:
-        passed = threshold_backward(passed, -z, -hi)
+        passed = threshold(passed, -z, -hi)
     return torch.threshold_(passed, 0, 0)
 
 
@@ -70,13 +99,14 @@ def redirected(g: Tensor, x: Tensor, *, bounds: Bounds, batch_axis: int | None =
 
     Most samples of most layers are live, and for them the rule is its closed gate.
     """
-    rule = relurules.rule("redirected")
-    if batch_axis != 0 or torch._C._are_functorch_transforms_active():
-        return run_rule(rule, x, g, bounds=bounds, batch_axis=batch_axis)
+    # neither a transform nor a compiler can look at the values
+    traced = torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling()
+    if batch_axis != 0 or traced:
+        return run_rule(_REDIRECTED, x, g, bounds=bounds, batch_axis=batch_axis)
     passed = closed_gate(g, x, bounds=bounds)
     dead = ~torch.any(passed.flatten(1) != 0, dim=1)
     if dead.any():
-        rows = run_rule(rule, x[dead], g[dead], bounds=bounds, batch_axis=0)
+        rows = run_rule(_REDIRECTED, x[dead], g[dead], bounds=bounds, batch_axis=0)
         passed = passed.index_put((dead,), rows)
     return passed
 
@@ -93,15 +123,14 @@ def closed_gate(g: Tensor, x: Tensor, *, bounds: Bounds, batch_axis: int | None 
 
 def builtin_kernels() -> dict[Rule, Kernel]:
     """Return the kernels of the built-in rules."""
-    found = relurules.rule("redirected")
     kernels = {
         relurules.rule("standard"): Kernel(standard, takes_output=True),
         relurules.rule("deconv"): Kernel(deconv, takes_output=True),
         relurules.rule("guided"): Kernel(guided, takes_output=True),
-        found: Kernel(redirected),
+        _REDIRECTED: Kernel(redirected),
         relurules.rule("redirected_relu6"): Kernel(redirected),
     }
-    return kernels | ({found.after: Kernel(closed_gate)} if found.after else {})
+    return kernels | ({_REDIRECTED.after: Kernel(closed_gate)} if _REDIRECTED.after else {})
 
 
 _BUILTIN = builtin_kernels()
@@ -113,6 +142,14 @@ def kernel_of(rule: Rule) -> Kernel | None:
         return kernel
     offered = kernel_for(rule, "torch")
     return None if offered is None else Kernel(offered)
+
+
+def traceable_kernel_of(rule: Rule) -> Kernel | None:
+    """Return the kernel of a rule in a form that Dynamo can trace, or None."""
+    kernel = _BUILTIN.get(rule)
+    if kernel is None or not kernel.takes_output:  # one that takes the input looks at its values
+        return None
+    return Kernel(functools.partial(kernel.run, threshold=_traced_threshold), takes_output=True)
 
 
 def run_rule(rule: Rule, x: Tensor, g: Tensor, **options: Any) -> Tensor:
@@ -128,12 +165,23 @@ def run_rule(rule: Rule, x: Tensor, g: Tensor, **options: Any) -> Tensor:
 
 def rounded(bounds: Bounds, dtype: torch.dtype) -> Bounds:
     """Return the bounds in the activation's own precision, as its forward uses them."""
-    return (_round(bounds[0], dtype), _round(bounds[1], dtype))
+    if EXACT.issuperset(bounds):
+        return bounds
+    round_one = _split if torch.compiler.is_compiling() else _round
+    return (round_one(bounds[0], dtype), round_one(bounds[1], dtype))
 
 
 @functools.cache
 def _round(value: float, dtype: torch.dtype) -> float:
     return float(torch.tensor(value, dtype=torch.float64).to(dtype).item())
+
+
+def _split(value: float, dtype: torch.dtype) -> float:
+    """Round by arithmetic alone, which Dynamo can fold (Veltkamp's splitting, 1968)."""
+    if dtype not in _DROPPED_BITS or value in EXACT:
+        return value
+    scaled = value * (2.0 ** _DROPPED_BITS[dtype] + 1)
+    return scaled - (scaled - value)
 
 
 @functools.cache

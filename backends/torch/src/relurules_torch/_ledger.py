@@ -57,7 +57,7 @@ class Ledger:
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self._plan = plan
-        self.paths = {module: path for path, module in model.named_modules()}
+        self.paths: dict[nn.Module, str] = {module: path for path, module in model.named_modules()}
         self._lines: dict[Any, Entry | Note] = {}
         self._names: dict[Any, str] = {}
         self._taken = set(self.paths.values())
@@ -126,7 +126,8 @@ class Ledger:
     def _note(self, key: Any, status: Any, name: str, kind: str, detail: str) -> Note:
         if status in _REFUSED and self._plan.excludes(name):
             status, detail = "excluded", "in exclude="
-        return self._add(key, Note(status, name, kind, detail), status)
+        note: Note = self._add(key, Note(status, name, kind, detail), status)
+        return note
 
     def _add(self, key: Any, line: Any, status: Any) -> Any:
         self._lines[key] = line

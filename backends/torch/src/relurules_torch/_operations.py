@@ -140,7 +140,28 @@ _OPERATIONS: tuple[Operation, ...] = (
     Operation("rnn_relu_cell", "opaque"),
 )
 
-_OTHERS = ["celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu", "logsigmoid", "mish", "prelu", "rrelu", "selu", "sigmoid", "silu", "softplus", "softshrink", "softsign", "tanh", "tanhshrink"]
+_OTHERS = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "leaky_relu",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "rrelu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+]
 
 
 def _spellings(operation: Operation) -> Iterator[tuple[Any, Operation]]:
@@ -180,4 +201,4 @@ def looks_like_gate(operation: Operation, args: Args, kwargs: Kwargs) -> bool:
 
 
 def _is_zero(other: Any) -> bool:
-    return (_constant(other) if isinstance(other, torch.Tensor) else other) == 0
+    return bool((_constant(other) if isinstance(other, torch.Tensor) else other) == 0)

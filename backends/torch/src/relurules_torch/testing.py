@@ -75,6 +75,10 @@ class TorchCase:
         """Return a module whose forward writes its activation in this way."""
         return _Spelled(_SPELLINGS[spelling][1])
 
+    def scalar(self, step: int, /) -> torch.Tensor:
+        """Return the step as a tensor of rank 0."""
+        return torch.tensor(step)
+
     def pullback(self, fn: Function, x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
         """Run `fn` and return its value and its pullback."""
         y, pull = _MODES[mode](fn, to_torch(x))
@@ -97,10 +101,10 @@ def _activation(lo: float, hi: float) -> nn.Module:
     return nn.ReLU6() if (lo, hi) == _RELU6 else nn.Hardtanh(lo, hi)
 
 
-def _eager(fn: Function, x: torch.Tensor) -> tuple[torch.Tensor, Function]:
+def _eager(fn: Function, x: torch.Tensor, *, retain: bool = True) -> tuple[torch.Tensor, Function]:
     leaf = x.requires_grad_()
     y = fn(leaf)
-    return y, lambda g: torch.autograd.grad(y, leaf, g, retain_graph=True)[0]
+    return y, lambda g: torch.autograd.grad(y, leaf, g, retain_graph=retain)[0]
 
 
 def _compiled(fn: Function, x: torch.Tensor) -> tuple[torch.Tensor, Function]:
@@ -108,9 +112,8 @@ def _compiled(fn: Function, x: torch.Tensor) -> tuple[torch.Tensor, Function]:
     # Past its limit Dynamo runs a function eagerly and says so in its log only.
     limits = torch._dynamo.config.patch(recompile_limit=_MANY, accumulated_recompile_limit=_MANY)
     with limits, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="torch._dynamo")  # of graph breaks
-        y, pull = _eager(compiled, x)
-    return y, pull
+        warnings.filterwarnings("ignore", module=r"torch\b")  # of graph breaks
+        return _eager(compiled, x, retain=False)  # compiled backwards give up their buffers
 
 
 def _vjp(fn: Function, x: torch.Tensor) -> tuple[torch.Tensor, Function]:

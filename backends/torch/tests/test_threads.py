@@ -1,0 +1,284 @@
+"""Threads, tasks and processes: a rule holds where it was applied, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from reference import act, same
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+import relurules
+from relurules import NoActivationError
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.act = nn.Linear(4, 4), nn.Linear(4, 4), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.b(self.act(self.a(x))))
+
+
+@pytest.fixture
+def net() -> Net:
+    return Net().double()
+
+
+def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.autograd.grad(run(x).sin().sum(), x)[0]
+
+
+def by_hand(net: Net, x: Tensor, rule: str) -> Tensor:
+    return gradient(lambda x: act(net.b(act(net.a(x), rule)), rule), x)
+
+
+def new_input() -> Tensor:
+    return torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+
+
+def in_a_thread(run: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+
+    def guarded() -> None:
+        try:
+            found.append(run())
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            found.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+SECONDS = 3.0
+
+
+@pytest.mark.parametrize("part", ["whole", "layer by layer"])
+def test_two_threads_on_one_model(net: Net, part: str) -> None:
+    """One thread enters and leaves a rule all the time, the other never has one."""
+    x, stop = new_input(), time.monotonic() + SECONDS
+    run = net if part == "whole" else lambda x: net.act(net.b(net.act(net.a(x))))
+    expected = {rule: by_hand(net, x, rule) for rule in ("identity", "standard")}
+    counts = {"identity": 0, "standard": 0, "wrong": 0}
+
+    def ruled(x: Tensor) -> Tensor:
+        with relurules.apply(net, "identity"):
+            return gradient(run, x)
+
+    def work(rule: str, once: Callable[[Tensor], Tensor]) -> None:
+        mine = x.detach().clone().requires_grad_()
+        while time.monotonic() < stop:
+            counts["wrong"] += not same(once(mine), expected[rule])
+            counts[rule] += 1
+
+    threads = [
+        threading.Thread(target=work, args=("identity", ruled)),
+        threading.Thread(target=work, args=("standard", lambda x: gradient(run, x))),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts["wrong"] == 0
+    assert min(counts["identity"], counts["standard"]) > 50
+
+
+def test_two_threads_with_two_rules(net: Net) -> None:
+    x = new_input()
+    expected = {rule: by_hand(net, x, rule) for rule in ("identity", "deconv")}
+    wrong: list[str] = []
+
+    def work(rule: str) -> None:
+        mine = x.detach().clone().requires_grad_()
+        for _ in range(150):
+            with relurules.apply(net, rule) as ruled:
+                if not same(gradient(ruled, mine), expected[rule]):
+                    wrong.append(rule)
+
+    threads = [threading.Thread(target=work, args=(rule,)) for rule in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert "forward" not in vars(net)
+
+
+def test_a_model_called_in_another_thread_only(net: Net) -> None:
+    applied = relurules.apply(net, "guided")
+    in_a_thread(lambda: net(new_input()))
+    with pytest.raises(NoActivationError, match="called in another thread"):
+        applied.remove()
+
+
+def test_the_applied_rule_called_in_another_thread_is_an_error(net: Net) -> None:
+    applied = relurules.apply(net, "guided")
+    applied(new_input())
+    for call in (applied, applied.at(3)):
+        error = in_a_thread(lambda call=call: call(new_input()))
+        assert isinstance(error, NoActivationError)
+        assert "in another thread than the one that applied it" in str(error)
+    applied.remove()
+
+
+def test_backward_in_another_thread(net: Net) -> None:
+    x = new_input()
+    with relurules.apply(net, "identity") as ruled:
+        score = ruled(x).sin().sum()
+        (found,) = in_a_thread(lambda: torch.autograd.grad(score, x))
+    assert same(found, by_hand(net, x, "identity"))
+
+
+def test_a_rule_removed_in_another_thread(net: Net) -> None:
+    x = new_input()
+    applied = relurules.apply(net, "identity")
+    applied(x)
+    in_a_thread(applied.remove)
+    assert same(gradient(net, x), by_hand(net, x, "standard"))
+
+
+class Inputs(Dataset[Tensor]):
+    """Examples that a model makes, as a feature store does."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Tensor:
+        x = torch.full((1, 4), float(index) - 1, dtype=torch.float64, requires_grad=True)
+        return gradient(self.net, x)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_loader_workers(net: Net, workers: int) -> None:
+    x = new_input()
+    with relurules.apply(net, "identity") as ruled:
+        ruled(x)
+        loaded = list(DataLoader(Inputs(net), batch_size=None, num_workers=workers))
+        assert same(gradient(ruled, x), by_hand(net, x, "identity"))
+    # a forked worker is the thread that applied the rule, as it was when the fork was made
+    inputs = [
+        torch.full((1, 4), i - 1.0, dtype=torch.float64, requires_grad=True) for i in range(4)
+    ]
+    assert all(
+        same(one, by_hand(net, x, "identity")) for one, x in zip(loaded, inputs, strict=True)
+    )
+
+
+def _child(net: Net, x: Tensor, results: Any) -> None:
+    plain = gradient(net, x)
+    with relurules.apply(net, "identity") as ruled:
+        results.put((plain.tolist(), gradient(ruled, x).tolist()))
+
+
+def test_a_spawned_process_gets_a_plain_model_and_can_rule_it(net: Net) -> None:
+    x, context = new_input(), multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with relurules.apply(net, "deconv") as ruled:
+        ruled(x)
+        plain_x = x.detach().clone().requires_grad_()
+        process = context.Process(target=_child, args=(net, plain_x, results))
+        process.start()
+    plain, found = results.get(timeout=120)
+    process.join()
+    assert same(torch.tensor(plain, dtype=torch.float64), by_hand(net, x, "standard"))
+    assert same(torch.tensor(found, dtype=torch.float64), by_hand(net, x, "identity"))
+
+
+# --- asyncio ----------------------------------------------------------------------------------
+
+
+def test_another_task_stays_plain(net: Net) -> None:
+    x = new_input()
+
+    async def ruled() -> bool:
+        with relurules.apply(net, "identity") as model:
+            await asyncio.sleep(0)
+            return same(gradient(model, x), by_hand(net, x, "identity"))
+
+    async def plain() -> bool:
+        right = []
+        for _ in range(3):
+            right.append(same(gradient(net, x), by_hand(net, x, "standard")))
+            await asyncio.sleep(0)
+        return all(right)
+
+    async def both() -> list[bool]:
+        return list(await asyncio.gather(plain(), ruled(), plain()))
+
+    assert asyncio.run(both()) == [True, True, True]
+
+
+def test_a_task_that_the_rule_started_has_it(net: Net) -> None:
+    x = new_input()
+
+    async def child() -> bool:
+        return same(gradient(net, x), by_hand(net, x, "identity"))
+
+    async def parent() -> list[bool]:
+        with relurules.apply(net, "identity"):
+            return list(await asyncio.gather(child(), child()))
+
+    assert asyncio.run(parent()) == [True, True]
+
+    async def outside() -> bool:
+        with relurules.apply(net, "identity"):
+            return await child()
+
+    assert asyncio.run(outside())
+    with relurules.apply(net, "identity"):
+        assert asyncio.run(child())
+
+
+def test_a_handle_used_in_another_task_is_an_error(net: Net) -> None:
+    async def serve() -> None:
+        ready, done = asyncio.Event(), asyncio.Event()
+        shared: list[Any] = []
+
+        async def owner() -> None:
+            applied = relurules.apply(net, "identity", missing="error")
+            applied(new_input())
+            shared.append(applied)
+            ready.set()
+            await done.wait()
+            applied.remove()
+
+        async def request() -> None:
+            await ready.wait()
+            with pytest.raises(NoActivationError, match="in another asyncio task"):
+                shared[0](new_input())
+            done.set()
+
+        await asyncio.gather(owner(), request())
+
+    asyncio.run(serve())
+
+
+def test_the_rule_of_a_finished_task_is_the_threads(net: Net) -> None:
+    """As in a notebook, each cell of which may be a task."""
+    x, applied = new_input(), []
+
+    async def first() -> None:
+        applied.append(relurules.apply(net, "identity"))
+
+    async def second() -> bool:
+        return same(gradient(net, x), by_hand(net, x, "identity"))
+
+    asyncio.run(first())
+    assert asyncio.run(second())
+    assert same(gradient(net, x), by_hand(net, x, "identity"))
+    applied[0].remove()
