@@ -67,6 +67,11 @@ class Applied:
     def follow(self, optimizer: Any, /) -> Applied:
         """Move the step by one after each step of this optimiser, and return self.
 
+        What counts is `optimizer.step()`: not micro-batches, several backward passes, forwards
+        without gradient, or a step that a gradient scaler skips; LBFGS counts one for each
+        `step`. With manual updates call `advance`. The step is read in the forward pass, so a
+        graph keeps the rule it was built under.
+
         Args:
             optimizer: The framework's own optimiser, such as a `torch.optim.Optimizer`.
 

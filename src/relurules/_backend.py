@@ -17,7 +17,11 @@ from relurules._state import State
 
 
 class Attachment(Protocol):
-    """One rule behind one model's activations, until it is removed."""
+    """One rule behind one model's activations, until it is removed.
+
+    Where a rule holds for one thread or task only, the attachment also has a property
+    `elsewhere`: why the code that asks is outside it, or "". `Applied` refuses such a call.
+    """
 
     @property
     def model(self) -> Any:

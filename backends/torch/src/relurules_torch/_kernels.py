@@ -154,7 +154,9 @@ def traceable_kernel_of(rule: Rule) -> Kernel | None:
 
 def run_rule(rule: Rule, x: Tensor, g: Tensor, **options: Any) -> Tensor:
     """Run the rule's own function on Torch; `options` as `relurules.backend.evaluate`."""
-    out: Tensor = evaluate(rule, x, g, xp=torch, standard=STANDARD, **options)
+    out: Any = evaluate(rule, x, g, xp=torch, standard=STANDARD, **options)
+    if not isinstance(out, torch.Tensor):
+        raise TypeError(f"Rule {rule.name!r} returned {type(out).__name__}, which is no tensor.")
     if out.shape != g.shape or out.dtype != g.dtype:
         raise TypeError(
             f"Rule {rule.name!r} returned {tuple(out.shape)} {out.dtype} for a gradient of "

@@ -57,6 +57,7 @@ class Ledger:
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self._plan = plan
+        self._asks_names = plan.asks_names
         self.paths: dict[nn.Module, str] = {module: path for path, module in model.named_modules()}
         self._lines: dict[Any, Entry | Note] = {}
         self._names: dict[Any, str] = {}
@@ -115,7 +116,7 @@ class Ledger:
         return Site(self._name(key, place, op), op, bounds)
 
     def _decide(self, key: tuple[Place, str, Bounds]) -> Decision:
-        if self._plan.asks_names:
+        if self._asks_names:
             return self._plan.decide(self._site(key))
         bounds = key[2]  # the same decision for all of a kind, so no name is needed yet
         decision = self._by_kind.get(bounds)

@@ -58,14 +58,7 @@ class TorchCase:
     modes: tuple[Mode, ...] = ("eager", "compiled", "vjp", "vmap")
     versions: Mapping[str, str] = {"torch": torch.__version__}
     spellings: Mapping[str, Bounds] = {name: bounds for name, (bounds, _) in _SPELLINGS.items()}
-    known_failures: tuple[KnownFailure, ...] = (
-        KnownFailure(
-            check="refusal[rule_returns_none]",
-            kind="notimpl",
-            reason="A rule that returns no tensor ends in AttributeError, and should in TypeError.",
-            link="relurules_torch._kernels.run_rule",
-        ),
-    )
+    known_failures: tuple[KnownFailure, ...] = ()
 
     def model(self, *bounds: Bounds) -> nn.Module:
         """Return one activation module after the other."""
