@@ -46,6 +46,7 @@ class RuleCall:
         gradient_of: What the user differentiates, or None.
         active: Whether the schedule is running: a bool or a boolean tensor.
         is_marked: Whether the node keeps the input where Torch's own would keep the output.
+        is_simple: Whether it is a relu, out of place, under a rule that looks at no samples.
         backward: Returns the gradient that passes, from the incoming one and what was kept.
     """
 
@@ -58,6 +59,7 @@ class RuleCall:
     gradient_of: GradientOf | None
     active: Any
     is_marked: bool = False
+    is_simple: bool = False
     backward: Backward = field(init=False)
 
     def __post_init__(self) -> None:
@@ -154,3 +156,9 @@ def apply_rule(x: Tensor, run: Run, call: RuleCall) -> Tensor:
         return y
     # torch.func wants pure functions, so change a copy and write it back.
     return x.copy_(TransformableRuleFunction.apply(x.clone(), run, call))
+
+
+apply_simply: Callable[[Tensor, Any, RuleCall], Tensor] = super(
+    torch.autograd.Function, RuleFunction
+).apply
+"""`RuleFunction.apply` for what no transform wraps, without the layer that unwraps it."""

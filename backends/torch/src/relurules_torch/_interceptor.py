@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from relurules.backend import Bounds, Plan, Rule, Site, kind_of
 from relurules.errors import UncoveredActivationError
 from relurules_torch._callers import Place, place
-from relurules_torch._function import RuleCall, RuleFunction, Run, apply_rule
+from relurules_torch._function import RuleCall, RuleFunction, Run, apply_rule, apply_simply
 from relurules_torch._graph import boundary_of, leave_alone
 from relurules_torch._kernels import Kernel, Tensor, kernel_of, traceable_kernel_of
 from relurules_torch._ledger import Entry, Ledger
@@ -65,7 +65,10 @@ class Interceptor(TorchFunctionMode):
         if entry is None:
             return self._meet(func, operation, where, args, kwargs or {})
         entry.calls += 1
-        return self._run(entry, func, operation, args, kwargs or {})
+        call = entry.prepared
+        if call is None or call.active is not self.active or not _is_simple(call, args, kwargs):
+            return self._run(entry, func, operation, args, kwargs or {})
+        return apply_simply(args[0], operation.plain, call)
 
     def behind(self, x: Tensor, where: Place, bounds: Bounds, output: Tensor) -> Tensor:
         """Put the rule behind an activation that ran already and gave `output`."""
@@ -146,9 +149,9 @@ class Interceptor(TorchFunctionMode):
         key = (id(rule), entry.bounds, inplace, saves_output)
         call = self._calls.get(key)
         if call is None or call.active is not self.active:
-            call = self._calls[key] = self._new_call(
-                rule, kernel_of(rule) if isinstance(self.active, bool) else None, *key[1:]
-            )
+            kernel = kernel_of(rule) if isinstance(self.active, bool) else None
+            call = self._calls[key] = self._new_call(rule, kernel, *key[1:])
+            call.is_simple = saves_output and not inplace and rule.scope == "element"
         return call
 
     def _new_call(
@@ -197,6 +200,20 @@ def _choices(plan: Plan, rule: Rule | None) -> tuple[Choice, Choice]:
         return (None, None), (None, None)
     after = rule.after or plan.standard
     return (after, traceable_kernel_of(after)), (rule, traceable_kernel_of(rule))
+
+
+def _is_simple(call: RuleCall, args: Any, kwargs: Any) -> bool:
+    """Return whether a call that was met before asks for nothing special, as most do."""
+    return bool(
+        call.is_simple
+        and len(args) == 1
+        and not (kwargs and kwargs.get("inplace"))
+        and not torch._C._len_torch_function_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(args[0])
+        and torch.is_grad_enabled()
+        and args[0].requires_grad
+    )
 
 
 def _alone(func: Any, args: Any, kwargs: Any) -> Any:
