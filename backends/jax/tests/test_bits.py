@@ -89,9 +89,34 @@ def test_leaky_is_within_one_ulp(dtype: str) -> None:
     g = np.random.default_rng(2).uniform(0.5, 2.0, x.shape).astype(DTYPES[dtype])
     right = spec.leaky(x, g)
     actual = np.asarray(pullback(jax.nn.relu, "leaky")(jnp.asarray(x), jnp.asarray(g)))
+    assert_one_ulp(actual, right)
+
+
+def assert_one_ulp(actual: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> None:
     integer = np.dtype(f"int{8 * right.dtype.itemsize}")
     assert actual.dtype == right.dtype
     assert (abs(actual.view(integer).astype(np.int64) - right.view(integer)) <= 1).all()
+
+
+@pytest.mark.parametrize("slope", [0.1, -0.1, 1.0, 2.0**-20])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_leaky_rounds_subnormals_instead_of_flushing_them(dtype: str, slope: float) -> None:
+    info = jnp.finfo(DTYPES[dtype])
+    counts = np.array([0, 1, 2, 5, 15, 64, 99, 3 << (info.nmant - 1), 2 << info.nmant])
+    g = (np.concatenate([counts, -counts]) * float(info.smallest_subnormal)).astype(info.dtype)
+    x = np.full_like(g, -1)
+    rule = relurules.leaky(slope=slope)
+    right = spec.evaluate(rule, x, g, batch_axis=None)
+    for mode in MODES.values():
+        pull = mode(pullback(jax.nn.relu, rule))
+        assert_one_ulp(np.asarray(pull(jnp.asarray(x), jnp.asarray(g))), right)
+
+
+def test_leaky_keeps_its_own_derivative_at_zero_and_at_subnormals() -> None:
+    x, g = -jnp.ones((1, 3)), jnp.asarray([[0.0, 1e-310, 1.0]])
+    pull = pullback(jax.nn.relu, "leaky")
+    (second,) = jax.vjp(lambda g: pull(x, g), g)[1](jnp.ones((1, 3)))
+    assert second.tolist() == [[0.1, 0.1, 0.1]]
 
 
 def test_a_third_partys_rule_is_exact_too() -> None:

@@ -77,7 +77,7 @@ class JaxAttachment:
         self._plan = plan
         self._key = key_of(plan)
         self._state = state
-        self._scopes = Scopes(state, plan.schedule.active)
+        self._scopes = Scopes(state, plan.schedule)
         self._reduce_axes = reduce_axes
         self._ledger = Ledger(plan)
         self._removed = False

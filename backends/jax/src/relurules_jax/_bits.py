@@ -25,6 +25,9 @@ Array: TypeAlias = Any
 
 _INTEGERS = {16: np.int16, 32: np.int32, 64: np.int64}
 
+# Down to this factor a subnormal product has an exponent field below _SMALL in its operand.
+_TINY, _SMALL = 2.0**-20, 22
+
 Range: TypeAlias = tuple[int, int]
 
 
@@ -72,8 +75,40 @@ def ranges_of(compare: str, number: float, dtype: Any) -> list[Range]:
     return [(half, half + size - strict), (sign - half, sign - half + top)]
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def scaled(x: Array, factor: float) -> Array:
+    """Return x * factor, within 1 ulp, subnormal operands and results included.
+
+    XLA on the CPU takes a subnormal operand for zero here too, and returns zero for a subnormal
+    product. So where the product is that small it is counted in subnormal steps, which are
+    integers: x is brought into the normal range by its exponent bits, and no multiplication
+    meets a subnormal.
+    """
+    product = x * factor
+    if not _TINY <= abs(factor) <= 1 or x.dtype == jnp.float16:  # float16 runs as float32
+        return product
+    integer, _ = _format(x.dtype)
+    mantissa = jnp.finfo(x.dtype).nmant
+    shift = (mantissa - jnp.finfo(x.dtype).minexp) << mantissa  # times the steps in 1.0
+    normal, top = integer(1 << mantissa), np.iinfo(integer).max
+    bits = lax.bitcast_convert_type(x, integer)
+    size = bits & integer(top)
+    larger = lax.bitcast_convert_type(size + integer(shift), x.dtype)
+    counted = lax.select(size < normal, size.astype(x.dtype), larger) * abs(factor)
+    count = lax.round(counted, lax.RoundingMethod.TO_NEAREST_EVEN)
+    is_small = (size < integer(_SMALL << mantissa)) & (count <= x.dtype.type(1 << mantissa))
+    sign = (bits if factor > 0 else ~bits) & integer(~top)
+    small = lax.bitcast_convert_type(count.astype(integer) | sign, x.dtype)
+    return lax.select(is_small, small, product)
+
+
+@scaled.defjvp
+def _scaled_tangent(factor: float, primals: Any, tangents: Any) -> Any:
+    return scaled(primals[0], factor), tangents[0] * factor
+
+
 class Exact:
-    """A floating array with IEEE comparisons; arithmetic is JAX's own."""
+    """A floating array with IEEE comparisons and scaling; other arithmetic is JAX's own."""
 
     __slots__ = ("array",)
     __hash__ = None  # type: ignore[assignment]
@@ -145,8 +180,15 @@ def _binary(compute: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[Exac
     return method
 
 
+def _multiply(left: Any, right: Any) -> Any:
+    for array, number in ((left, right), (right, left)):
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return scaled(array, number)
+    return left * right
+
+
 for _name in ("add", "sub", "mul", "truediv", "pow"):
-    _compute = getattr(operator, _name)
+    _compute = _multiply if _name == "mul" else getattr(operator, _name)
     setattr(Exact, f"__{_name}__", _binary(_compute, swap=False))
     setattr(Exact, f"__r{_name}__", _binary(_compute, swap=True))
 

@@ -9,12 +9,11 @@ a second time, which would run side effects twice and break stateful modules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 from jax.extend.core import Primitive, jaxprs_in_params, primitives
 
 from relurules.backend import Decision
@@ -23,6 +22,7 @@ from relurules_jax._frames import Frame, frames
 from relurules_jax._here import below, inside, is_below, is_quiet, owner_in_force
 from relurules_jax._intercept import intercept
 from relurules_jax._names import frames_above, is_normalisation, is_own_functions, place_name
+from relurules_jax._scopes import unscoped
 from relurules_jax._vehicle import site_called
 from relurules_jax._walker import OWN_RULE, Finding, constant, findings, inspect, of_custom_rule
 
@@ -59,7 +59,7 @@ class Observer:
         if self.name.startswith("custom_"):
             return self._bind_custom(in_force, args, params)
         if _is_hard_tanh(self.name, params):
-            return [_hard_tanh(args[0], core.jaxpr_as_fun(params["jaxpr"]))]
+            return [_hard_tanh(args[0], functools.partial(self._run_alike, params))]
         _note(in_force, self.name, args, params)
         with below():
             return self._pass_on(*args, **params)
@@ -69,6 +69,16 @@ class Observer:
         if own is not None:
             return own(*args, **params)
         return super().bind(*args, **params)  # type: ignore[misc]
+
+    def _run_alike(self, params: dict[str, Any], x: Any) -> Any:
+        """Run a program of JAX's own, compiled as without a rule, and once for all rules.
+
+        Run op by op it would keep the subnormals that XLA flushes where it fuses the ops.
+        """
+        closed = params["jaxpr"]
+        rest = frozenset((key, value) for key, value in params.items() if key != "jaxpr")
+        with unscoped():
+            return self._pass_on(x, **params | {"jaxpr": _first(_Program(closed, rest))})
 
     def _bind_custom(self, in_force: tuple[Frame, ...], args: Any, params: Any) -> Any:
         info = functions_of(args, params)[0].debug_info
@@ -103,14 +113,14 @@ def _note_custom(in_force: tuple[Frame, ...], where: str, name: str) -> bool:
     return found is not None
 
 
-def _unnamed() -> Iterator[Any]:
-    """Yield primitives that no public module names, as they stand in a jaxpr."""
+@functools.cache
+def _unnamed() -> tuple[Any, ...]:
+    """Return primitives that no public module names, as they stand in a jaxpr."""
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("one",))
     whole = jax.sharding.PartitionSpec()
     mapped = jax.shard_map(lambda x: x, mesh=mesh, in_specs=whole, out_specs=whole)
-    for function in (jax.checkpoint(lambda x: x), mapped):
-        for eqn in jax.make_jaxpr(function)(0.0).eqns:
-            yield eqn.primitive
+    traced = (jax.make_jaxpr(one)(0.0) for one in (jax.checkpoint(lambda x: x), mapped))
+    return tuple(eqn.primitive for jaxpr in traced for eqn in jaxpr.eqns)
 
 
 def note_jaxpr(in_force: tuple[Frame, ...], jaxpr: Any) -> None:
@@ -126,6 +136,28 @@ def _is_hard_tanh(primitive: str, params: Any) -> bool:
     if len(closed.in_avals) != 1 or len(closed.out_avals) != 1:  # its derivative has that name too
         return False
     return is_own_functions(closed.jaxpr.debug_info.func_src_info or "")
+
+
+class _Program:
+    """A jaxpr, equal to one that was traced later under another rule from the same function."""
+
+    __slots__ = ("closed", "key")
+
+    def __init__(self, closed: Any, rest: frozenset[Any]) -> None:
+        self.closed = closed
+        self.key = (tuple(closed.in_avals), rest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Program) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@functools.lru_cache(maxsize=256)
+def _first(program: _Program) -> Any:
+    """Return the jaxpr of the equal program that was met first, which is compiled already."""
+    return program.closed
 
 
 def _hard_tanh(x: Any, run: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from relurules import Always, Schedule
 from relurules.backend import State
 
 _entered = jax.make_user_context(None)
@@ -24,8 +25,8 @@ Scope = Callable[..., AbstractContextManager[None]]
 class Scopes:
     """Which of one applied rule's scopes are entered on this thread."""
 
-    def __init__(self, state: State, is_active: Callable[[Any], Any]) -> None:
-        self._is_active = is_active
+    def __init__(self, state: State, schedule: Schedule) -> None:
+        self._schedule = schedule
         self._at: Scope = state.at
         self._pause: Scope = state.pause
         state.at = self.at  # type: ignore[method-assign]
@@ -40,15 +41,26 @@ class Scopes:
     @contextmanager
     def at(self, step: Any, /) -> Iterator[None]:
         """Hold the step at `step`."""
-        what = "traced" if isinstance(step, jax.core.Tracer) else bool(self._is_active(step))
-        with self._at(step), _entered((*_now(), (self, what))):
+        with self._at(step), _entered((*_now(), *self._key(step))):
             yield
+
+    def _key(self, step: Any) -> tuple[tuple[Scopes, Any], ...]:
+        if isinstance(self._schedule, Always):  # a step changes nothing
+            return ()
+        if isinstance(step, jax.core.Tracer):
+            return ((self, "traced"),)
+        return ((self, bool(self._schedule.active(step))),)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Give the plain gradient."""
         with self._pause(), _entered((*_now(), (self, "paused"))):
             yield
+
+
+def unscoped() -> AbstractContextManager[None]:
+    """Return a context for code that asks no applied rule, and is compiled once for all."""
+    return _entered(None)  # type: ignore[no-any-return]
 
 
 def _now() -> tuple[tuple[Scopes, Any], ...]:

@@ -23,6 +23,7 @@ from relurules_jax._bits import Array
 from relurules_jax._frames import frames
 from relurules_jax._intercept import intercept
 from relurules_jax._names import frames_above, is_own_functions
+from relurules_jax._scopes import unscoped
 from relurules_jax._vehicle import run_left_alone
 
 _ACTIVATIONS: dict[str, tuple[Bounds, Callable[[Array], Array]]] = {
@@ -46,7 +47,7 @@ class Switch(jax.custom_jvp):
         own = _own_derivative(self.fun, derivative)
         if _is_inside_a_gate():
             return run_left_alone(x, Site("gate", op, bounds), self.fun, own)
-        return intercept(x, op, bounds, self.fun, own)
+        return intercept(x, op, bounds, functools.partial(_own, self.fun), own)
 
 
 class Declared:
@@ -73,6 +74,11 @@ def install() -> None:
     """Give JAX's activations the class that asks; harmless when done already."""
     for activation in (jax.nn.relu, jax.nn.relu6):
         activation.__class__ = Switch
+
+
+def _own(fun: Callable[[Array], Array], x: Array) -> Array:
+    with unscoped():
+        return fun(x)
 
 
 def _own_derivative(

@@ -22,6 +22,8 @@ from relurules.backend import STANDARD, Bounds, GradientOf, Rule, Site, evaluate
 from relurules_jax._bits import Array, Exact, Namespace, plain
 from relurules_jax._frames import Traced, frames, outside
 from relurules_jax._here import owner_in_force
+from relurules_jax._scopes import unscoped
+from relurules_jax._traces import is_recording
 
 _SITES: dict[str, tuple[Site, Rule | None]] = {}
 _MARKS: dict[tuple[Site, Rule | None], str] = {}
@@ -52,31 +54,80 @@ class RuleCall:
 
     def backward(self, x: Array, g: Array, active: Any) -> Array:
         """Return the gradient that passes."""
-        x = jnp.asarray(x)  # a Python number is kept as it is
+        if not isinstance(x, jax.Array):  # a Python number is kept as it is
+            x = jnp.asarray(x)
         if self.rule.scope == "sample" and self.batch_axis is not None:
             x = _unmapped(x)
         if active is None and (kernel := _kernel(self.rule)) is not None:
             return self._native(kernel, x, g)
-        out = plain(
-            evaluate(
-                self.rule,
-                Exact(x),
-                Exact(g),
+        if active is not None or self.reduce_axes or is_recording():
+            out = _evaluate(
+                x,
+                g,
+                self.active if active is None else active,
+                rule=self.rule,
                 bounds=rounded(self.site.bounds, x.dtype),
-                xp=Namespace(self.reduce_axes),
                 batch_axis=self.batch_axis,
                 gradient_of=self.gradient_of,
-                active=self.active if active is None else active,
-                standard=STANDARD,
+                reduce_axes=self.reduce_axes,
             )
-        )
+        else:
+            out = self._at_once(x, g)
         return _checked(out, g, self.rule)
+
+    def _at_once(self, x: Array, g: Array) -> Array:
+        """Run the rule in force as one program, the same for all calls that mean the same."""
+        rule = self.rule if self.active else self.rule.after or STANDARD
+        return _evaluate_at_once(
+            x,
+            g,
+            active=True,
+            rule=rule,
+            bounds=rounded(self.site.bounds, x.dtype),
+            batch_axis=self.batch_axis if rule.scope == "sample" else None,
+            gradient_of=self.gradient_of if flips(rule, self.gradient_of) else None,
+            reduce_axes=(),
+        )
 
     def _native(self, kernel: Callable[..., Array], x: Array, g: Array) -> Array:
         bounds = rounded(self.site.bounds, x.dtype)
         if flips(self.rule, self.gradient_of):
             return -kernel(-g, x, bounds=bounds, batch_axis=self.batch_axis)
         return kernel(g, x, bounds=bounds, batch_axis=self.batch_axis)
+
+
+def _evaluate(
+    x: Array,
+    g: Array,
+    active: Any,
+    *,
+    rule: Rule,
+    bounds: Bounds,
+    batch_axis: int | None,
+    gradient_of: GradientOf | None,
+    reduce_axes: tuple[str, ...],
+) -> Array:
+    """Run a rule on exact comparisons."""
+    return plain(
+        evaluate(
+            rule,
+            Exact(x),
+            Exact(g),
+            bounds=bounds,
+            xp=Namespace(reduce_axes),
+            batch_axis=batch_axis,
+            gradient_of=gradient_of,
+            active=active,
+            standard=STANDARD,
+        )
+    )
+
+
+# Outside a trace JAX compiles each operation by itself for each shape, and a rule has a dozen.
+_evaluate_at_once = jax.jit(
+    _evaluate,
+    static_argnames=("active", "rule", "bounds", "batch_axis", "gradient_of", "reduce_axes"),
+)
 
 
 def run_ruled(x: Array, call: RuleCall) -> Array:
@@ -93,7 +144,7 @@ def run_ruled(x: Array, call: RuleCall) -> Array:
         return ruled(x, active), (x, active)
 
     def backward(kept: Any, g: Array) -> tuple[Array, None]:
-        with outside():
+        with outside(), unscoped():
             return call.backward(kept[0], g, kept[1]), None
 
     ruled: Any = jax.custom_vjp(_named(primal, call.site, call.rule))
