@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from reference import RELU6, act, gradients, same
+from spawned import Block, Net, worker
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
 
@@ -19,27 +19,6 @@ import relurules
 from relurules import UncoveredActivationError
 
 RULES = ["standard", "deconv", "guided", "redirected", "leaky"]
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.act = nn.Linear(4, 4), nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu6(self.act(self.linear(x)) * 3 - 1)
-
-
-class Net(nn.Module):
-    """A block that may run inside something, and a layer after it."""
-
-    def __init__(self, run: Callable[[Any, Tensor], Tensor] | None = None) -> None:
-        super().__init__()
-        self.block, self.head = Block(), nn.Linear(4, 3)
-        self.run = run or (lambda block, x: block(x))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.run(self.block, x))
 
 
 def by_hand(net: Net, x: Tensor, rule: str) -> Tensor:
@@ -322,62 +301,19 @@ def test_replicas_are_refused(x: Tensor, outer: bool) -> None:
     assert same(gradients(parallel(x), [x])[0], plain)
 
 
-def _worker(rank: int, store: str, results: Any) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
-    found = {}
-    for order in ("apply, wrap", "wrap, apply to the wrapper", "wrap, apply to the module"):
-        torch.manual_seed(0)
-        net = Net().double()
-        x = torch.randn(5, 4, dtype=torch.float64) + rank
-        found[order] = (_distributed(net, x, order), _locally(net, rank))
-    results.put((rank, found))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
-
-
-def _distributed(net: Net, x: Tensor, order: str) -> list[float]:
-    from torch.nn.parallel import DistributedDataParallel
-
-    if order == "apply, wrap":
-        with relurules.apply(net, "identity"):
-            wrapped = DistributedDataParallel(net)
-            wrapped(x).sum().backward()
-    else:
-        wrapped = DistributedDataParallel(net)
-        with relurules.apply(wrapped if "wrapper" in order else net, "identity"):
-            wrapped(x).sum().backward()
-    grad = net.block.linear.weight.grad
-    net.zero_grad()
-    return grad.flatten().tolist()
-
-
-def _locally(net: Net, rank: int) -> list[float]:
-    torch.manual_seed(0)
-    Net()
-    base = torch.randn(5, 4, dtype=torch.float64)
-    weight = net.block.linear.weight
-    total = torch.zeros_like(weight)
-    for other in range(2):
-        inner = act(net.block.linear(base + other), "identity") * 3 - 1
-        score = net.head(act(inner, "identity", RELU6)).sum()
-        total += torch.autograd.grad(score, weight)[0]
-    return (total / 2).flatten().tolist()
-
-
 def test_distributed_data_parallel() -> None:
     context = torch.multiprocessing.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         workers = [
-            context.Process(target=_worker, args=(rank, f"{folder}/store", results))
+            context.Process(target=worker, args=(rank, f"{folder}/store", results))
             for rank in range(2)
         ]
-        for worker in workers:
-            worker.start()
+        for process in workers:
+            process.start()
         answers = [results.get(timeout=120) for _ in workers]
-        for worker in workers:
-            worker.join()
+        for process in workers:
+            process.join()
     for _, found in answers:
         for grad, expected in found.values():
             assert torch.allclose(torch.tensor(grad), torch.tensor(expected))

@@ -11,31 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from reference import act, same
-from torch import Tensor, nn
+from spawned import Pair as Net
+from spawned import child, gradient
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import relurules
 from relurules import NoActivationError
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b, self.act = nn.Linear(4, 4), nn.Linear(4, 4), nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.b(self.act(self.a(x))))
-
-
 @pytest.fixture
 def net() -> Net:
     return Net().double()
-
-
-def gradient(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return torch.autograd.grad(run(x).sin().sum(), x)[0]
 
 
 def by_hand(net: Net, x: Tensor, rule: str) -> Tensor:
@@ -179,19 +167,13 @@ def test_loader_workers(net: Net, workers: int) -> None:
     )
 
 
-def _child(net: Net, x: Tensor, results: Any) -> None:
-    plain = gradient(net, x)
-    with relurules.apply(net, "identity") as ruled:
-        results.put((plain.tolist(), gradient(ruled, x).tolist()))
-
-
 def test_a_spawned_process_gets_a_plain_model_and_can_rule_it(net: Net) -> None:
     x, context = new_input(), multiprocessing.get_context("spawn")
     results = context.Queue()
     with relurules.apply(net, "deconv") as ruled:
         ruled(x)
         plain_x = x.detach().clone().requires_grad_()
-        process = context.Process(target=_child, args=(net, plain_x, results))
+        process = context.Process(target=child, args=(net, plain_x, results))
         process.start()
     plain, found = results.get(timeout=120)
     process.join()
