@@ -255,3 +255,20 @@ def test_no_more_is_saved_than_by_the_plain_gradient(
     plain = saved_bytes(lambda: model(x))
     with relurules.apply(model, rule) as ruled:
         assert saved_bytes(lambda: ruled(x)) <= plain
+
+
+def test_a_model_that_switches_the_gradient_on_by_itself_is_not_silently_plain() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.enable_grad():
+                return F.relu(x)
+
+    x = torch.randn(2, 4, requires_grad=True)
+    applied = relurules.apply(Own(), "guided")
+    with torch.no_grad(), pytest.raises(relurules.UncoveredActivationError, match="ReluBackward0"):
+        applied(x)
+    applied.remove()

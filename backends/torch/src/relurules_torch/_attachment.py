@@ -128,7 +128,12 @@ class TorchAttachment:
         if not self._here.in_thread or not self._running:
             return
         boundary = self._leave_mode()
-        if boundary is None or output is None:
+        if output is None or (boundary is None and self._state.paused):
+            return
+        if boundary is None:  # no gradient was wanted; a model may switch it on by itself
+            audit(self._ledger, output, frozenset())
+            if self._ledger.has("missed", "opaque"):
+                self._judge()
             return
         self._note_compiled()
         audit(self._ledger, output, boundary)
