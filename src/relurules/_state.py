@@ -8,12 +8,24 @@ steps do not meet.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 _steps: ContextVar[tuple[tuple[int, Any], ...]] = ContextVar("relurules_steps", default=())
 _paused: ContextVar[tuple[int, ...]] = ContextVar("relurules_paused", default=())
+
+
+class Scopes(Protocol):
+    """What a backend enters along with a fixed step and with a pause."""
+
+    def at(self, step: Any, /) -> AbstractContextManager[None]:
+        """Return what to enter while the step is held at `step`."""
+        ...
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Return what to enter while the rule is paused."""
+        ...
 
 
 class State:
@@ -23,10 +35,15 @@ class State:
         self._step = 0
         self.moved = False
         self._watchers: list[Callable[[], None]] = []
+        self._scopes: list[Scopes] = []
 
     def watch(self, changed: Callable[[], None], /) -> None:
         """Call `changed` whenever the step may have changed, for code that cannot ask."""
         self._watchers.append(changed)
+
+    def surround(self, scopes: Scopes, /) -> None:
+        """Enter these scopes inside `at` and `pause`, for a framework that has its own context."""
+        self._scopes.append(scopes)
 
     @property
     def step(self) -> Any:
@@ -53,7 +70,8 @@ class State:
         token = _steps.set((*_steps.get(), (id(self), step)))
         self._has_moved()
         try:
-            yield
+            with self._surrounded(lambda scopes: scopes.at(step)):
+                yield
         finally:
             _steps.reset(token)
             self._has_moved()
@@ -63,9 +81,19 @@ class State:
         """Give the plain gradient inside the context."""
         token = _paused.set((*_paused.get(), id(self)))
         try:
-            yield
+            with self._surrounded(lambda scopes: scopes.pause()):
+                yield
         finally:
             _paused.reset(token)
+
+    @contextmanager
+    def _surrounded(
+        self, enter: Callable[[Scopes], AbstractContextManager[None]], /
+    ) -> Iterator[None]:
+        with ExitStack() as stack:
+            for scopes in self._scopes:
+                stack.enter_context(enter(scopes))
+            yield
 
     def _has_moved(self) -> None:
         self.moved = True

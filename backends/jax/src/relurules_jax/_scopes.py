@@ -8,8 +8,7 @@ part of the key, which gives two compilations and not one for each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -19,18 +18,13 @@ from relurules.backend import State
 
 _entered = jax.make_user_context(None)
 
-Scope = Callable[..., AbstractContextManager[None]]
-
 
 class Scopes:
     """Which of one applied rule's scopes are entered on this thread."""
 
     def __init__(self, state: State, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._at: Scope = state.at
-        self._pause: Scope = state.pause
-        state.at = self.at  # type: ignore[method-assign]
-        state.pause = self.pause  # type: ignore[method-assign]
+        state.surround(self)
 
     @property
     def fixes_step(self) -> bool:
@@ -38,11 +32,13 @@ class Scopes:
         steps = [what for owner, what in _now() if owner is self and what != "paused"]
         return bool(steps) and steps[-1] != "traced"
 
-    @contextmanager
-    def at(self, step: Any, /) -> Iterator[None]:
-        """Hold the step at `step`."""
-        with self._at(step), _entered((*_now(), *self._key(step))):
-            yield
+    def at(self, step: Any, /) -> AbstractContextManager[None]:
+        """Return a context that says whether the rule is active at `step`."""
+        return _entered((*_now(), *self._key(step)))  # type: ignore[no-any-return]
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Return a context that says that the rule is paused."""
+        return _entered((*_now(), (self, "paused")))  # type: ignore[no-any-return]
 
     def _key(self, step: Any) -> tuple[tuple[Scopes, Any], ...]:
         if isinstance(self._schedule, Always):  # a step changes nothing
@@ -50,12 +46,6 @@ class Scopes:
         if isinstance(step, jax.core.Tracer):
             return ((self, "traced"),)
         return ((self, bool(self._schedule.active(step))),)
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Give the plain gradient."""
-        with self._pause(), _entered((*_now(), (self, "paused"))):
-            yield
 
 
 def unscoped() -> AbstractContextManager[None]:
