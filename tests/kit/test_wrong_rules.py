@@ -7,16 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wrong_redirected  # noqa: F401 - adds to the table
+import wrong_elementwise  # noqa: F401 - adds to the table
+import wrong_redirected  # noqa: F401
+import wrong_standard  # noqa: F401
+from compiling import CompilingExample
 from wrong_rules import WRONG, WrongRule
 
 import relurules
 from relurules.testing import CheckResult, check_backend
 from relurules.testing._properties import LAWS
 from relurules_example import _backend
+from relurules_example.testing import ExampleCase
 
 
-def run_with(monkeypatch: pytest.MonkeyPatch, mutant: WrongRule, check: str) -> list[CheckResult]:
+@pytest.fixture(params=[ExampleCase, CompilingExample], ids=["plain", "compiling"])
+def case(request: pytest.FixtureRequest) -> ExampleCase:
+    """The toy backend, asked of everything, and of as little as one that compiles is."""
+    made: ExampleCase = request.param()
+    return made
+
+
+def run_with(
+    monkeypatch: pytest.MonkeyPatch, mutant: WrongRule, check: str, case: ExampleCase
+) -> list[CheckResult]:
     """Run one check with the wrong rule in place of the right one."""
     right = _backend.evaluate
 
@@ -27,7 +40,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, mutant: WrongRule, check: str) -> 
     monkeypatch.setattr(_backend, "evaluate", evaluate)
     rules = (relurules.rule(mutant.rule),)
     only = functools.partial(_about, check, mutant)
-    return [*check_backend("example", rules=rules, only=only, on_fail=None)]
+    return [*check_backend(case, rules=rules, only=only, profile="ci", on_fail=None)]
 
 
 def _about(check: str, mutant: WrongRule, check_id: str) -> bool:
@@ -43,9 +56,11 @@ def test_there_are_enough() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_rule_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_is_caught(
+    name: str, case: ExampleCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutant = WRONG[name]
-    results = run_with(monkeypatch, mutant, mutant.check)
+    results = run_with(monkeypatch, mutant, mutant.check, case)
     assert results, f"no check is called {mutant.check}"
     assert any(result.status == "failed" for result in results)
 
@@ -74,8 +89,10 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("law", BREAKS)
-def test_each_law_catches_a_rule_that_breaks_it(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (result,) = run_with(monkeypatch, WRONG[BREAKS[law]], f"law[{law}]")
+def test_each_law_catches_a_rule_that_breaks_it(
+    law: str, case: ExampleCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (result,) = run_with(monkeypatch, WRONG[BREAKS[law]], f"law[{law}]", case)
     assert result.status == "failed"
     assert WRONG[BREAKS[law]].rule in result.message
 
