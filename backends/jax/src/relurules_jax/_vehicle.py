@@ -84,10 +84,15 @@ class RuleCall:
             active=True,
             rule=rule,
             bounds=rounded(self.site.bounds, x.dtype),
-            batch_axis=self.batch_axis if rule.scope == "sample" else None,
+            batch_axis=self._samples(rule, x.ndim),
             gradient_of=self.gradient_of if flips(rule, self.gradient_of) else None,
             reduce_axes=(),
         )
+
+    def _samples(self, rule: Rule, rank: int) -> int | None:
+        if rule.scope == "element" or self.batch_axis is None:
+            return None
+        return self.batch_axis % rank
 
     def _native(self, kernel: Callable[..., Array], x: Array, g: Array) -> Array:
         bounds = rounded(self.site.bounds, x.dtype)
