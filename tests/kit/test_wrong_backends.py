@@ -7,22 +7,27 @@ import contextvars
 import pytest
 import wrong_answers  # noqa: F401 - adds to the table
 import wrong_backends
+import wrong_elementwise  # noqa: F401
 import wrong_redirected  # noqa: F401
 import wrong_rules
+import wrong_standard  # noqa: F401
+from compiling import CompilingExample
 
 from relurules.testing import backend_checks, check_backend
+from relurules_example.testing import ExampleCase
 
 WRONG = wrong_backends.WRONG
 
 
+@pytest.mark.parametrize("case", ["example", CompilingExample()], ids=["plain", "compiling"])
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_backend_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_backend_is_caught(
+    name: str, case: str | ExampleCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check, break_it = WRONG[name]
     break_it(monkeypatch)
     context = contextvars.copy_context()  # a wrong backend may leave something behind
-    results = context.run(
-        check_backend, "example", only=lambda one: is_named(one, check), on_fail=None
-    )
+    results = context.run(check_backend, case, only=lambda one: is_named(one, check), on_fail=None)
     assert results, f"no check is called {check}"
     assert any(result.status == "failed" for result in results)
 

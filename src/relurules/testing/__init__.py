@@ -8,7 +8,14 @@ behind `check_backend`, `relurules check`, `parametrize_with_checks` and the pyt
 
 from __future__ import annotations
 
-from relurules.testing._case import BackendCase, Mode, NoCaseError, Pull, find_case
+from relurules.testing._case import (
+    BackendCase,
+    CompilingCase,
+    Mode,
+    NoCaseError,
+    Pull,
+    find_case,
+)
 from relurules.testing._catalogue import PROFILES, backend_checks
 from relurules.testing._check import Check, Profile
 from relurules.testing._guard import SubnormalsFlushedError, assert_ieee
@@ -27,6 +34,7 @@ __all__ = [
     "BackendCase",
     "Check",
     "CheckResult",
+    "CompilingCase",
     "ConformanceError",
     "ConformanceWarning",
     "KnownFailure",

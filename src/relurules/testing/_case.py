@@ -79,6 +79,19 @@ class BackendCase(Protocol):
         ...
 
 
+@runtime_checkable
+class CompilingCase(BackendCase, Protocol):
+    """An adapter of a framework that compiles a program for every shape, such as JAX.
+
+    Each costs some 50 ms. So an adapter that has this method too is asked for fewer programs:
+    each shape under every rule, and in every dtype, but not under every rule in every dtype.
+    """
+
+    def value(self, fn: Callable[..., Any], x: Array, /) -> Array:
+        """Run `fn` on x without asking for a gradient, and return its value."""
+        ...
+
+
 def find_case(backend: str | BackendCase, /) -> BackendCase:
     """Return the adapter of a backend: `case()` of the module `testing` beside its plugin.
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from relurules.testing._case import BackendCase, find_case
 from relurules.testing._catalogue import PROFILES, backend_checks, find_profile
 from relurules.testing._check import Profile
-from relurules.testing._known import KnownFailure
+from relurules.testing._jobs import parts_of, run_in_processes
 from relurules.testing._matrix import into
 from relurules.testing._record import record
 from relurules.testing._run import CheckResult, known_failures, run_checks
@@ -29,6 +29,7 @@ _BACKEND = typer.Argument(help="An installed backend; `relurules backends` lists
 _JSON = typer.Option("--json", help="Write the record of the run to this file; - is the terminal.")
 _PROFILE = typer.Option(help=f"How long to search: {', '.join(PROFILES)}.")
 _SEED = typer.Option(help="What draws begin with; the record of a run has its own.")
+_JOBS = typer.Option("--jobs", "-j", min=1, help="How many processes to share the work among.")
 _ONLY = typer.Option("--only", help="Only checks whose id holds this text.")
 _RECORDS = typer.Argument(help="Records that `relurules check --json` wrote.", exists=True)
 _PAGE = typer.Option(help="The page to write into, between its two marker lines.", exists=True)
@@ -41,6 +42,7 @@ def check(
     profile: Annotated[str, _PROFILE] = "default",
     seed: Annotated[int | None, _SEED] = None,
     only: Annotated[str, _ONLY] = "",
+    jobs: Annotated[int, _JOBS] = 2,
 ) -> None:
     """Check that a backend gives the specification's bits; ends with 1 where it does not."""
     if profile not in PROFILES:
@@ -48,7 +50,7 @@ def check(
     case = find_case(backend)
     chosen = PROFILES[profile] if seed is None else replace(PROFILES[profile], seed=seed)
     chosen = find_profile(chosen)
-    results = _run(case, chosen, only)
+    results = _run(case, chosen, only, jobs)
     written = json.dumps(record(case, results, profile=chosen), indent=1)
     if json_path == Path("-"):
         typer.echo(written)
@@ -76,11 +78,11 @@ def add_commands(app: typer.Typer, /) -> None:
     app.command(hidden=True)(matrix)
 
 
-def _run(case: BackendCase, profile: Profile, only: str) -> tuple[CheckResult, ...]:
+def _run(case: BackendCase, profile: Profile, only: str, jobs: int) -> tuple[CheckResult, ...]:
     checks = [one for one in backend_checks(case, profile=profile) if only in one.id]
     if not checks:
         raise typer.BadParameter(f"no check's id holds {only!r}")
-    known: tuple[KnownFailure, ...] = known_failures(case)
+    known, jobs = known_failures(case), min(jobs, len(parts_of(one.id for one in checks)))
     with _progress() as progress:
         task = progress.add_task(case.name, total=len(checks), failed=0)
         failed = Counter[bool]()
@@ -89,6 +91,8 @@ def _run(case: BackendCase, profile: Profile, only: str) -> tuple[CheckResult, .
             failed[result.bad] += 1
             progress.update(task, advance=1, description=result.id, failed=failed[True])
 
+        if jobs > 1:
+            return run_in_processes(case.name, profile, checks, jobs=jobs, callback=advance)
         return run_checks(checks, known=known, on_fail=None, callback=advance)
 
 

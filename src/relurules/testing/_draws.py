@@ -2,12 +2,13 @@
 
 Floats are drawn as integers and viewed. Drawn as floats they would leave out NaN payloads and
 most subnormals, and Hypothesis would ask the backend whether it has subnormals and leave them
-out without a word where it flushes them. Shapes come from a short list, since every new one
-costs a compiling backend a second.
+out without a word where it flushes them. Shapes come from a short list, and a compiling backend
+is asked of two or so for each rule, dtype and bounds.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,10 +20,11 @@ from relurules.testing._bits import Array, bits
 from relurules.testing._case import BackendCase
 from relurules.testing._check import Profile
 from relurules.testing._extra import dtype_of, require
+from relurules.testing._few import few
 from relurules.testing._trial import Trial, expected, run
-from relurules.testing._values import bounds_for, deadened, specials
+from relurules.testing._values import BOUNDS, bounds_for, deadened, specials
 
-SHAPES = ((2, 3), (1, 4), (3, 2, 2), (2, 1, 2, 3), (1, 2, 1, 2, 2), (0, 3), (2, 0, 2))
+SHAPES = ((2, 3), (3, 2, 2), (2, 1, 2, 3), (2, 2, 1, 1, 2), (1, 4), (0, 3), (2, 0, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +97,20 @@ def search(
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     seed = hypothesis.seed(f"{profile.seed} {holds.__name__}")
-    seed(settings(hypothesis.given(draws(case, rules))(attempt)))()
+    seed(settings(hypothesis.given(draws(case, rules, profile))(attempt)))()
     return drawn[0]
 
 
-def draws(case: BackendCase, rules: tuple[Rule, ...], /) -> Any:
+def draws(case: BackendCase, rules: tuple[Rule, ...], profile: Profile, /) -> Any:
     """Return the strategy of draws for these rules."""
     st = require("hypothesis.strategies")
 
     def of(draw: Any) -> Draw:
         rule, dtype = draw(st.sampled_from(rules)), draw(st.sampled_from(case.dtypes))
-        bounds, shape = draw(st.sampled_from(bounds_for(rule))), draw(st.sampled_from(SHAPES))
-        x, g = draw(_floats(dtype, shape)), draw(_floats(dtype, shape))
+        bounds = draw(st.sampled_from(bounds_for(rule)))
+        place = case.dtypes.index(dtype), BOUNDS.index(bounds), profile.seed or 0
+        shape = draw(st.sampled_from(few(SHAPES, case, *place)))
+        x, g = draw(_floats(dtype, shape, bounds)), draw(_floats(dtype, shape))
         if draw(st.booleans()):
             x = deadened(x, bounds, rows=slice(None, None, draw(st.sampled_from((1, 2)))))
         seed = draw(st.integers(0, 999))
@@ -115,8 +119,13 @@ def draws(case: BackendCase, rules: tuple[Rule, ...], /) -> Any:
     return st.composite(of)()
 
 
-def _floats(dtype: str, shape: tuple[int, ...]) -> Any:
-    st, size = require("hypothesis.strategies"), dtype_of(dtype).itemsize
-    patterns = st.sampled_from(bits(specials(dtype)).tolist()) | st.integers(0, 2 ** (8 * size) - 1)
-    arrays = require("hypothesis.extra.numpy").arrays(f"u{size}", shape, elements=patterns)
-    return arrays.map(lambda array: array.view(dtype_of(dtype)))
+@functools.cache  # to make one takes longer than to draw from it
+def _floats(dtype: str, shape: tuple[int, ...], often: tuple[float, ...] = ()) -> Any:
+    """Return the strategy of arrays of any bits; special ones are frequent, and `often` too."""
+    st, of = require("hypothesis.strategies"), dtype_of(dtype)
+    frequent = [*bits(specials(dtype)).tolist(), *4 * bits(np.array(often, of)).tolist()]
+    patterns = st.sampled_from(frequent) | st.integers(0, 2 ** (8 * of.itemsize) - 1)
+    arrays = require("hypothesis.extra.numpy").arrays(
+        f"u{of.itemsize}", shape, elements=patterns, fill=st.nothing()
+    )
+    return arrays.map(lambda array: array.view(of))

@@ -76,14 +76,12 @@ def grid(dtype: str, /) -> Pair:
     return np.vstack(xs), np.vstack(gs)
 
 
-def sweeps(dtype: str, /) -> Iterator[Pair]:
-    """Yield every 16-bit x with each special g, and every 16-bit g with each special x."""
+def sweep(dtype: str, /) -> Pair:
+    """Return every 16-bit x with each special g, and every 16-bit g with each special x."""
     values = specials(dtype)[None, :]
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype_of(dtype))[:, None]
-    one, other = np.broadcast_arrays(every, values)
-    column = (-1, 1)
-    yield one.reshape(column), other.reshape(column)
-    yield other.reshape(column), one.reshape(column)
+    one, other = (a.reshape(-1, 1) for a in np.broadcast_arrays(every, values))
+    return np.vstack([one, other]), np.vstack([other, one])
 
 
 def mixed(dtype: str, bounds: Bounds, seed: int, /, *, shape: tuple[int, ...] = (6, 3, 4)) -> Pair:
