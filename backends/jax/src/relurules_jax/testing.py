@@ -75,6 +75,10 @@ class JaxCase:
         """Return the step as an array of rank 0."""
         return jnp.asarray(step)
 
+    def value(self, fn: Function, x: Array, /) -> Array:
+        """Run `fn` and return its value."""
+        return np.asarray(fn(jax.device_put(x)))
+
     def pullback(self, fn: Function, x: Array, /, *, mode: Mode) -> tuple[Array, Pull]:
         """Run `fn` and return its value and its pullback."""
         y, pull = _MODES[mode](fn, jax.device_put(x))  # jnp.asarray compiles a program, each time
