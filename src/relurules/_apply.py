@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, cast, get_args
 
 from relurules import _library, _plugins
 from relurules._applied import Applied
-from relurules._backend import BackendInfo
-from relurules._plan import Match, Missing, Plan, Select, Selector
+from relurules._backend import Backend, BackendInfo
+from relurules._plan import Match, Missing, Plan, Select, Selector, Smooth
 from relurules._rule import GradientOf, Rule
 from relurules._schedule import ALWAYS, Schedule
 from relurules._state import State
@@ -46,6 +46,7 @@ def apply(
     exclude: Select = None,
     missing: Missing = "error",
     match: Match = "named",
+    smooth_activations: Smooth | None = None,
     backend: str | None = None,
 ) -> Applied:
     """Put a gradient rule behind every ReLU of a model, until it is removed.
@@ -74,6 +75,10 @@ def apply(
             `"ignore"`.
         match: `"structural"` also takes clamp, maximum and the like, which are gates and
             bounds as often as activations.
+        smooth_activations: What `guided` means on an activation f that is no clip (gelu, silu,
+            elu, leaky_relu, prelu and the like), of which the literature has three answers:
+            `"incoming"` is f'(x) max(g, 0), `"outgoing"` is max(f'(x) g, 0), and `"gate"` is g
+            where x > 0 and g > 0. None reports them and leaves them alone. For guided only.
         backend: A backend's name, where more than one could own the model.
 
     Returns:
@@ -108,10 +113,13 @@ def apply(
         exclude=_selector("exclude", exclude),
         missing=_one_of("missing", missing, get_args(Missing)),
         match=_one_of("match", match, get_args(Match)),
+        smooth_activations=_one_of(
+            "smooth_activations", smooth_activations, (None, *get_args(Smooth))
+        ),
     )
-    state = State()
-    info = _named_backend(backend) if backend is not None else _backend_of(model)
-    return Applied(info.load().attach(model, plan, state), plan, state)
+    chosen, state = backend_for(model, backend), State()
+    _check_smooth(plan, chosen)
+    return Applied(chosen.attach(model, plan, state), plan, state)
 
 
 def rule(name: RuleLike, /) -> Rule:
@@ -143,6 +151,17 @@ def rule(name: RuleLike, /) -> Rule:
     )
 
 
+def backend_for(model: Any, name: str | None = None, /) -> Backend:
+    """Return the backend of this name, or the one that takes this model.
+
+    Raises:
+        UnknownBackendError: No such backend.
+        BackendNotInstalledError: The model's framework has none here.
+        UnsupportedModelError: The object is no model of any.
+    """
+    return (_named_backend(name) if name is not None else _backend_of(model)).load()
+
+
 def _choices(rules: Rules) -> tuple[tuple[str, Rule], ...]:
     if not isinstance(rules, Mapping):
         return (("*", rule(rules)),)
@@ -172,6 +191,23 @@ def _batch_axis(axis: int | None) -> int | None:
     if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
         raise TypeError(f"batch_axis must be an int, or None for one sample; got {axis!r}.")
     return axis
+
+
+def _check_smooth(plan: Plan, backend: Backend) -> None:
+    wanted = plan.smooth_activations
+    if wanted is None:
+        return
+    if not plan.may_take_smooth:
+        raise ValueError(
+            f"smooth_activations={wanted!r} is for the rule 'guided' alone, got "
+            f"{plan.rule_name!r}: only guided has been given a meaning on activations that are "
+            "no clip. Leave it out, and they are reported and keep their own gradient."
+        )
+    if wanted not in getattr(backend, "smooth_activations", ()):
+        raise ValueError(
+            f"The backend {backend.name!r} has no smooth_activations={wanted!r}. Leave it out, "
+            "and such activations are reported and keep their own gradient."
+        )
 
 
 def _selector(name: str, select: Select) -> Selector:

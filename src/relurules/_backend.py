@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from relurules._plan import Plan
 from relurules._report import Report
 from relurules._state import State
@@ -52,6 +54,35 @@ class Attachment(Protocol):
 
     def remove(self) -> None:
         """Restore the model; harmless when done already, and in any order."""
+        ...
+
+
+class Arrays(Protocol):
+    """A framework's arrays and its functional gradient: all that `relurules.maps` needs of it.
+
+    A backend that has them offers them as its attribute `arrays`; one that has none can still
+    put rules behind activations.
+    """
+
+    def evaluate(self, fn: Callable[..., Any], inputs: tuple[Any, ...], /) -> Any:
+        """Return `fn(*inputs)`, recorded for no gradient."""
+        ...
+
+    def gradient(self, fn: Callable[..., Any], inputs: tuple[Any, ...], /) -> tuple[Any, ...]:
+        """Return the gradient of the scalar `fn(*inputs)` for each input, and touch nothing else.
+
+        Raises:
+            TypeError: An input is no array of the framework, or not of floating point.
+            ValueError: The framework can tell that the scalar does not depend on an input.
+        """
+        ...
+
+    def to_numpy(self, array: Any, /) -> np.ndarray[Any, Any]:
+        """Return the numbers, in a dtype of NumPy's own that holds them exactly."""
+        ...
+
+    def from_numpy(self, values: np.ndarray[Any, Any], /, *, like: Any) -> Any:
+        """Return an array with the dtype of `like`, on its device."""
         ...
 
 

@@ -96,15 +96,16 @@ def _nothing(report: Report) -> str:
 
 
 _GROUPS = (
-    ("other", "Seen and left alone: {}"),
-    ("gate", "Seen: {}, which match='structural' takes, except where()"),
-    ("excluded", "Left out by only=, exclude= or the rule's kind: {}"),
+    ("other", "Seen and left alone: {names}: {details}."),
+    ("gate", "Seen: {names}, which match='structural' takes, except where()."),
+    ("excluded", "Left out by only=, exclude= or the rule's kind: {names}."),
 )
 
 
 def _group(report: Report, status: str, text: str) -> str:
     rows = tuple(row for row in report.rows if row.status == status)
-    return text.format(_names(rows)) + "." if rows else ""
+    details = "; ".join(dict.fromkeys(row.detail for row in rows))
+    return text.format(names=_names(rows), details=details) if rows else ""
 
 
 def _names(rows: tuple[Row, ...]) -> str:

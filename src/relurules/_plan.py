@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
+from relurules._library import BUILTIN
 from relurules._report import Row, Site, Status
 from relurules._rule import KINDS, GradientOf, Rule
 from relurules._schedule import ALWAYS, Schedule
 
 Missing: TypeAlias = Literal["error", "warn", "ignore"]
 Match: TypeAlias = Literal["named", "structural"]
+Smooth: TypeAlias = Literal["incoming", "outgoing", "gate"]
 Select: TypeAlias = str | Iterable[str] | Callable[[Site], bool] | None
 Selector: TypeAlias = tuple[str, ...] | Callable[[Site], bool] | None
+
+_GUIDED = next(rule for rule in BUILTIN if rule.name == "guided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Plan:
         exclude: Sites that may not.
         missing: What to do about an activation that no rule reached.
         match: Whether clamp, maximum and the like count as activations.
+        smooth_activations: What guided means on gelu, silu and the like, or None to leave them
+            alone.
     """
 
     choices: tuple[tuple[str, Rule], ...]
@@ -54,11 +60,17 @@ class Plan:
     exclude: Selector = None
     missing: Missing = "error"
     match: Match = "named"
+    smooth_activations: Smooth | None = None
 
     @property
     def rule_name(self) -> str:
         """The rule's name, or the names of all rules of a mapping."""
         return ", ".join(dict.fromkeys(rule.name for _, rule in self.choices))
+
+    @property
+    def may_take_smooth(self) -> bool:
+        """Whether every rule is one that has a meaning on smooth activations, if not just one."""
+        return all(rule == _GUIDED for _, rule in self.choices)
 
     @property
     def asks_names(self) -> bool:
@@ -74,7 +86,7 @@ class Plan:
             return Decision(None, "in exclude=")
         for pattern, rule in self.choices:
             if pattern in ("*", site.kind) or fnmatchcase(site.name, pattern):
-                return _for_kind(rule, site)
+                return self._for_kind(rule, site)
         return Decision(None, "no key of the rule mapping fits")
 
     def excludes(self, name: str, /) -> bool:
@@ -86,12 +98,13 @@ class Plan:
         status: Status = "replaced" if decision.rule else "excluded"
         return Row(status, site.name, site.kind, calls, decision.reason)
 
-
-def _for_kind(rule: Rule, site: Site) -> Decision:
-    if rule.takes(site.kind):
-        return Decision(rule, rule.name)
-    kinds = ", ".join(sorted(rule.kinds or ()))
-    return Decision(None, f"{rule.name} is for {kinds} only")
+    def _for_kind(self, rule: Rule, site: Site) -> Decision:
+        if site.is_smooth:
+            return Decision(rule, f"{rule.name} ({self.smooth_activations})")
+        if rule.takes(site.kind):
+            return Decision(rule, rule.name)
+        kinds = ", ".join(sorted(rule.kinds or ()))
+        return Decision(None, f"{rule.name} is for {kinds} only")
 
 
 def _selected(selector: Selector, site: Site) -> bool:

@@ -30,23 +30,25 @@ STATUSES: dict[Status, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One call of an activation that computes `clip(x, lo, hi)`.
+    """One call of an activation that computes `clip(x, lo, hi)`, or of a smooth one on request.
 
     Attributes:
         name: Where it is: the path of the module that makes the call, followed by the
             function's name where a module's own code makes it (`"layer1.0.relu"`).
         op: The function called, such as `"relu"` or `"hardtanh"`.
-        bounds: `(lo, hi)`.
+        bounds: `(lo, hi)`; infinite for a smooth activation, which clips nothing.
+        is_smooth: Whether it is one of those that `smooth_activations=` takes.
     """
 
     name: str
     op: str
     bounds: Bounds
+    is_smooth: bool = False
 
     @property
     def kind(self) -> str:
-        """`"relu"`, `"relu6"` or `"hardtanh"`, by the bounds."""
-        return kind_of(self.bounds)
+        """`"relu"`, `"relu6"` or `"hardtanh"`, by the bounds; a smooth one has its own name."""
+        return self.op if self.is_smooth else kind_of(self.bounds)
 
 
 @dataclass(frozen=True, slots=True)

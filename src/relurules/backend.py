@@ -6,7 +6,7 @@ Users of relurules do not need this module. It is public and versioned with the 
 
 from __future__ import annotations
 
-from relurules._backend import Attachment, Backend, BackendInfo
+from relurules._backend import Arrays, Attachment, Backend, BackendInfo
 from relurules._coverage import judge, judge_gates
 from relurules._library import STANDARD
 from relurules._plan import Decision, Plan
@@ -17,6 +17,7 @@ from relurules._state import State
 
 __all__ = [
     "STANDARD",
+    "Arrays",
     "Attachment",
     "Backend",
     "BackendInfo",

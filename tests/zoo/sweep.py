@@ -2,9 +2,10 @@
 
 Each model runs once as its author wrote it, with random weights, and once under a rule. The
 reference is taken from the first run and shares nothing with the package: hooks on the nodes
-that Torch itself recorded for relu, relu6, hardtanh and threshold change the gradient there.
-Three outcomes are right: the same gradient, or an error where the model has no such node, or an
-error that says what could not be reached. Anything else is a failure.
+that Torch itself recorded for activations change the gradient there. The rules are guided,
+deconv, and guided with `smooth_activations="outgoing"`. Three outcomes are right: the same
+gradient, or an error where the model has no such node, or an error that says what could not be
+reached. Anything else is a failure.
 
     python tests/zoo/sweep.py                       # all, for an hour or so
     python tests/zoo/sweep.py timm:resnet googlenet # those whose name holds one of these
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import timm
@@ -30,13 +32,18 @@ from torch import Tensor, nn
 
 import relurules
 
-RULES = ("guided", "deconv")
 NODES = (
     "ReluBackward0",
     "HardtanhBackward0",
     "HardtanhBackward1",
     "ThresholdBackward0",
     "ThresholdBackward1",
+)
+SMOOTH_NODES = (
+    *("EluBackward0", "EluBackward1", "GeluBackward0", "HardsigmoidBackward0"),
+    *("HardswishBackward0", "LeakyReluBackward0", "LeakyReluBackward1", "MishBackward0"),
+    *("PreluKernelBackward0", "RreluWithNoiseBackward0", "RreluWithNoiseBackward1"),
+    *("SiluBackward0", "SoftplusBackward0"),
 )
 SMALL = (  # in timm's names, the likeliest sign of the smallest variant first
     *("test", "atto", "femto", "nano", "pico", "xxs", "xxt", "zepto", "tiny", "mini", "xs"),
@@ -52,6 +59,36 @@ class Case:
     build: Callable[[], nn.Module]
     shapes: tuple[tuple[int, ...], ...]
     run: Callable[[nn.Module, Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One rule: how it is applied, and by the reference what passes the nodes of each name."""
+
+    options: dict[str, Any]
+    hooks: dict[str, Callable[..., Any]]
+
+
+def _guided(gi: Any, go: Any) -> Any:
+    return (torch.where(go[0] > 0, gi[0], 0.0), *gi[1:])
+
+
+def _deconv(gi: Any, go: Any) -> Any:
+    return (torch.where(go[0] > 0, go[0], 0.0), *gi[1:])
+
+
+def _outgoing(gi: Any, go: Any) -> Any:
+    return (torch.where(gi[0] > 0, gi[0], 0.0), *gi[1:])
+
+
+RULES = {
+    "guided": Treatment({"rule": "guided"}, dict.fromkeys(NODES, _guided)),
+    "deconv": Treatment({"rule": "deconv"}, dict.fromkeys(NODES, _deconv)),
+    "outgoing": Treatment(
+        {"rule": "guided", "smooth_activations": "outgoing"},
+        dict.fromkeys(NODES, _guided) | dict.fromkeys(SMOOTH_NODES, _outgoing),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -72,10 +109,7 @@ class Result:
 
 def torchvision_cases() -> Iterator[Case]:
     for name in torchvision.models.list_models():
-        kind = _kind(name)
-        if kind == "quantization":
-            continue  # the float models again, in modules for another purpose
-        yield Case(f"torchvision:{name}", _torchvision_builder(name), *_INPUTS[kind])
+        yield Case(f"torchvision:{name}", _torchvision_builder(name), *_INPUTS[_kind(name)])
 
 
 def _kind(name: str) -> str:
@@ -90,7 +124,7 @@ def _torchvision_builder(name: str) -> Callable[[], nn.Module]:
         options["weights_backbone"] = None
     if "rcnn" in name or "retinanet" in name or "fcos" in name:
         options |= {"min_size": 96, "max_size": 128}
-    if name in ("googlenet", "inception_v3"):
+    if name.removeprefix("quantized_") in ("googlenet", "inception_v3"):
         options["init_weights"] = False
     return lambda: builder(**options)
 
@@ -120,20 +154,27 @@ _INPUTS: dict[str, Any] = {
     "detection": (((2, 3, 96, 96),), _detect),
     "video": (((1, 3, 8, 64, 64), (1, 3, 16, 112, 112), (1, 3, 16, 224, 224)), _call),
     "optical_flow": (((1, 3, 128, 128),), _optical_flow),
-    "quantization": ((), _call),
+    "quantization": (((1, 3, 96, 96), (1, 3, 224, 224), (1, 3, 299, 299)), _call),
+}
+TOO_LARGE = {  # families without a small member, and how to make one
+    "deepseek_vit": ("deepseek_vit_412m", {"depth": 2}, ((1, 3, 98, 98), (1, 3, 546, 546))),
+    "vision_transformer_sam": ("samvit_base_patch16_224", {}, ((1, 3, 224, 224),)),
 }
 
 
 def timm_cases() -> Iterator[Case]:
     for module in timm.list_modules():
-        names = timm.list_models(module=module)
-        if names:
-            name = min(names, key=_size)
-            config = timm.models.get_pretrained_cfg(name)
-            full = tuple(config.input_size) if config else (3, 224, 224)
-            small = () if config and config.fixed_input_size else ((1, 3, 96, 96),)
-            build = lambda name=name: timm.create_model(name, pretrained=False)  # noqa: E731
-            yield Case(f"timm:{module}:{name}", build, (*small, (1, *full)), _call)
+        name, options, shapes = TOO_LARGE.get(module) or _smallest(module)
+        build = partial(timm.create_model, name, pretrained=False, **options)
+        yield Case(f"timm:{module}:{name}", build, shapes, _call)
+
+
+def _smallest(module: str) -> tuple[str, dict[str, Any], tuple[tuple[int, ...], ...]]:
+    name = min(timm.list_models(module=module), key=_size)
+    config = timm.models.get_pretrained_cfg(name)
+    full = tuple(config.input_size) if config else (3, 224, 224)
+    small = () if config and config.fixed_input_size else ((1, 3, 96, 96),)
+    return name, {}, (*small, (1, *full))
 
 
 def _size(name: str) -> tuple[int, int, str]:
@@ -152,12 +193,13 @@ def cases(wanted: list[str]) -> Iterator[Case]:
 
 def gradient(case: Case, model: Any, x: Tensor, rule: str | None = None) -> tuple[Tensor, int]:
     """Return the input's gradient, by the rule put onto Torch's own nodes, and their number."""
+    hooks = RULES[rule].hooks if rule else {}
     tensors, graph = _forward(case, model, x)
     if rule and any(node.name() == "torch::autograd::CopySlices" for node in graph):
         with _out_of_place(model):  # the node of an in-place change of a view is hidden in there
             tensors, graph = _forward(case, model, x)
-    nodes = [node for node in graph if node.name() in NODES]
-    handles = [node.register_hook(_REFERENCE[rule]) for node in nodes if rule]
+    nodes = [node for node in graph if node.name() in hooks]
+    handles = [node.register_hook(hooks[node.name()]) for node in nodes]
     generator = torch.Generator().manual_seed(2)
     score = sum((t * torch.randn(t.shape, generator=generator)).sum() for t in tensors)
     (found,) = torch.autograd.grad(score, x)
@@ -180,12 +222,6 @@ def _out_of_place(model: nn.Module) -> Iterator[None]:
     yield
     for module in changed:
         module.inplace = True
-
-
-_REFERENCE: dict[Any, Any] = {
-    "guided": lambda gi, go: (torch.where(go[0] > 0, gi[0], 0.0), *gi[1:]),
-    "deconv": lambda gi, go: (torch.where(go[0] > 0, go[0], 0.0), *gi[1:]),
-}
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
@@ -225,14 +261,24 @@ def compare(case: Case) -> list[Result]:
     """Build one model, and return what became of it under each rule."""
     torch.manual_seed(0)
     model = case.build()
+    _wake(model)
     x = _fitting_input(case, model).requires_grad_()
-    return [_compare(case, model, x, rule) for rule in RULES]
+    plain, _ = gradient(case, model, x)
+    return [_compare(case, model, x, rule, plain) for rule in RULES]
 
 
-def _compare(case: Case, model: nn.Module, x: Tensor, rule: str) -> Result:
+def _wake(model: nn.Module) -> None:
+    """Fill what starts as zeros, such as heads and gains: behind it every gradient is zero."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.normal_(std=0.1)
+
+
+def _compare(case: Case, model: nn.Module, x: Tensor, rule: str, plain: Tensor) -> Result:
     expected, nodes = gradient(case, model, x, rule)
     try:
-        with relurules.apply(model, rule) as ruled:
+        with relurules.apply(model, **RULES[rule].options) as ruled:
             found, _ = gradient(case, ruled, x)
     except relurules.NoActivationError as error:
         return Result(
@@ -241,7 +287,6 @@ def _compare(case: Case, model: nn.Module, x: Tensor, rule: str) -> Result:
     except relurules.UncoveredActivationError as error:
         return Result(case.name, rule, "refused", str(error))
     if torch.equal(found, expected):
-        plain, _ = gradient(case, model, x)
         same = " (the plain one too)" if torch.equal(plain, expected) else ""
         return Result(case.name, rule, "equal", f"{nodes} nodes{same}")
     difference = float((found - expected).abs().max() / expected.abs().max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from reference import RELU6, act
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 import relurules
 
@@ -30,6 +32,59 @@ def child(net: Pair, x: Tensor, results: Any) -> None:
     plain = gradient(net, x)
     with relurules.apply(net, "identity") as ruled:
         results.put((plain.tolist(), gradient(ruled, x).tolist()))
+
+
+def new_example(index: int) -> Tensor:
+    return torch.full((1, 4), index - 1.0, dtype=torch.float64, requires_grad=True)
+
+
+class Examples(Dataset[Tensor]):
+    """Examples that a model makes, as a feature store does."""
+
+    def __init__(self, net: Pair) -> None:
+        self.net = net
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Tensor:
+        return gradient(self.net, new_example(index))
+
+
+class RuledExamples(Examples):
+    """It applies its rule itself, in whatever process it is asked."""
+
+    def __getitem__(self, index: int) -> Tensor:
+        with relurules.apply(self.net, "identity"):
+            return super().__getitem__(index)
+
+
+def loader(examples: Examples, start: str | None) -> DataLoader[Tensor]:
+    """Load in the same process, or in two workers that are started in this way."""
+    workers = 0 if start is None else 2
+    return DataLoader(examples, batch_size=None, num_workers=workers, multiprocessing_context=start)
+
+
+def load_forked(net: Pair, compiles: bool, results: Any) -> None:
+    """Load in forked workers under a rule, and put the gradients or the error."""
+    with relurules.apply(net, "identity") as ruled:
+        ruled(new_example(0))
+        _load_forked(net, compiles, results)
+
+
+def load_forked_plainly(net: Pair, results: Any) -> None:
+    """The same after compiled code, without relurules."""
+    _load_forked(net, True, results)
+
+
+def _load_forked(net: Pair, compiles: bool, results: Any) -> None:
+    warnings.simplefilter("ignore")  # Python warns of a fork with threads
+    if compiles:
+        torch.compile(nn.Linear(4, 4), backend="eager")(torch.ones(1, 4)).sum().backward()
+    try:
+        results.put([one.tolist() for one in loader(Examples(net), "fork")])
+    except RuntimeError as error:
+        results.put(str(error))
 
 
 class Block(nn.Module):

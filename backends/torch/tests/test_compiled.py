@@ -106,7 +106,8 @@ WAYS: dict[str, Callable[[Small, Any], tuple[Any, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("backend", "warm"), [("aot_eager", True), ("eager", False)])
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_order(model: Small, x: Tensor, backend: str, way: str, warm: bool) -> None:
     compiled = Compiled(model, way, backend)
@@ -135,8 +136,9 @@ def test_every_rule(model: Small, x: Tensor, rule: str) -> None:
         assert close(compiled.gradient(x), by_hand(model, x, rule))
 
 
-def test_inductor(model: Small, x: Tensor) -> None:
-    compiled = Compiled(model, "the model inside", "inductor")
+@pytest.mark.parametrize("way", ["the model inside", "a compiled submodule"])
+def test_inductor(model: Small, x: Tensor, way: str) -> None:
+    compiled = Compiled(model, way, "inductor")
     compiled.gradient(x)
     with relurules.apply(compiled.target, "guided"):
         assert close(compiled.gradient(x), by_hand(model, x, "guided"))
@@ -144,9 +146,10 @@ def test_inductor(model: Small, x: Tensor) -> None:
     assert compiled.graphs == 2
 
 
-def test_applied_before_compiling(model: Small, x: Tensor) -> None:
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_applied_before_compiling(model: Small, x: Tensor, backend: str) -> None:
     with relurules.apply(model, "guided"):
-        compiled = Compiled(model, "the compiled model", "aot_eager")
+        compiled = Compiled(model, "the compiled model", backend)
         assert close(compiled.gradient(x), by_hand(model, x, "guided"))
     assert close(compiled.gradient(x), by_hand(model, x, "standard"))
 

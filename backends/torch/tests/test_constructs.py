@@ -79,6 +79,13 @@ def _chunk(self: Any, h: Tensor) -> Tensor:
     return torch.cat([F.relu(left), right.relu()], dim=1)
 
 
+def _changes_input(self: Any, h: Tensor) -> Tensor:
+    h = h * 1
+    y = F.relu(h)
+    h.add_(1)
+    return y
+
+
 def _half(activate: Activation, h: Tensor) -> Tensor:
     return torch.cat([activate(h[:, :4]), h[:, 4:]], dim=1)
 
@@ -166,6 +173,12 @@ CASES: dict[str, Case] = {
     "in-place relu6, then in-place add": Case(
         lambda self, h: F.relu6(h, inplace=True).add_(1), RELU6, reference=lambda a, h: a(h) + 1
     ),
+    "clamp(0, 6), then in-place add": Case(
+        lambda self, h: h.clamp(0, 6).add_(1),
+        RELU6,
+        options=STRUCTURAL,
+        reference=lambda a, h: a(h) + 1,
+    ),
     "in-place relu of a slice": Case(_slice, reference=_half),
     "relu of chunks": Case(_chunk),
     "in-place relu of an unsqueezed view": Case(lambda self, h: F.relu_(h.unsqueeze(0)).squeeze(0)),
@@ -209,6 +222,59 @@ def by_hand(net: Net, x: Tensor, inputs: list[Tensor], rule: str) -> list[Tensor
     write = net.case.reference or (lambda activate, h: activate(h))
     h = write(lambda t: act(t, rule, net.case.bounds), net.first(x) * 4)
     return gradients(net.last(h), inputs)
+
+
+REFUSED_BY_TORCH: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu, then in-place add": lambda h: F.relu(h).add_(1),
+    "in-place relu, then in-place add": lambda h: F.relu_(h * 1).add_(1),
+    "in-place relu of a leaf": F.relu_,
+    "in-place relu of one of several views": lambda h: F.relu_(h.unbind()[0]),
+}
+
+
+@pytest.mark.parametrize("rule", ["standard", "deconv", "guided", "identity"])
+@pytest.mark.parametrize("name", REFUSED_BY_TORCH)
+def test_what_torch_itself_refuses_stays_an_error(name: str, rule: str) -> None:
+    """These cannot be differentiated without a rule either, so one gives no other gradient."""
+
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return REFUSED_BY_TORCH[name](x)
+
+    x = torch.randn(3, 4, requires_grad=True)
+    for model in (One(), relurules.apply(One(), rule)):
+        with pytest.raises(RuntimeError, match="in-?place") as caught:
+            torch.autograd.grad(model(x).sum(), x)
+        assert not isinstance(caught.value, relurules.RelurulesError)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_input_that_changes_afterwards(rule: str) -> None:
+    """A rule whose backward needs the input says so; the others never see the change."""
+    net = Net(Case(_changes_input)).double()
+    x = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    with relurules.apply(net, rule) as ruled:
+        output = ruled(x)
+    if rule in ("redirected", "leaky"):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradients(output, [x])
+    else:
+        assert same(gradients(output, [x])[0], by_hand(net, x, [x], rule)[0])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_blocks_of_torchvision(rule: str) -> None:
+    ops = pytest.importorskip("torchvision.ops")
+    mlp = ops.MLP(6, [8, 5], inplace=True, dropout=0.0).double()
+    x = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    with relurules.apply(mlp, rule) as ruled:
+        found = gradients(ruled(x), [x])
+    assert same(found[0], gradients(mlp[3](act(mlp[0](x), rule)), [x])[0])
+    conv = ops.Conv2dNormActivation(3, 4, activation_layer=nn.ReLU6).double().eval()
+    x = (torch.randn(2, 3, 5, 5, dtype=torch.float64) * 9).requires_grad_()
+    with relurules.apply(conv, rule) as ruled:
+        found = gradients(ruled(x), [x])
+    assert same(found[0], gradients(act(conv[1](conv[0](x)), rule, RELU6), [x])[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

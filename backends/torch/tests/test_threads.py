@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 import torch
 from reference import act, same
+from spawned import (
+    Examples,
+    RuledExamples,
+    child,
+    gradient,
+    load_forked,
+    load_forked_plainly,
+    loader,
+    new_example,
+)
 from spawned import Pair as Net
-from spawned import child, gradient
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 import relurules
 from relurules import NoActivationError
@@ -136,47 +144,53 @@ def test_a_rule_removed_in_another_thread(net: Net) -> None:
     assert same(gradient(net, x), by_hand(net, x, "standard"))
 
 
-class Inputs(Dataset[Tensor]):
-    """Examples that a model makes, as a feature store does."""
-
-    def __init__(self, net: Net) -> None:
-        self.net = net
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> Tensor:
-        x = torch.full((1, 4), float(index) - 1, dtype=torch.float64, requires_grad=True)
-        return gradient(self.net, x)
+def right(loaded: list[Tensor], net: Net, rule: str) -> bool:
+    return all(same(one, by_hand(net, new_example(i), rule)) for i, one in enumerate(loaded))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_loader_workers(net: Net, workers: int) -> None:
-    x = new_input()
+def in_a_spawned_process(target: Callable[..., None], *args: Any) -> Any:
+    """Run `target(*args, results)` where nothing ran before, and return what it puts there."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=target, args=(*args, results))
+    process.start()
+    found = results.get(timeout=120)
+    process.join()
+    return found
+
+
+def test_loader_in_the_same_process(net: Net) -> None:
     with relurules.apply(net, "identity") as ruled:
+        ruled(new_input())
+        assert right(list(loader(Examples(net), None)), net, "identity")
+
+
+def test_a_forked_loader_worker_has_the_rule(net: Net) -> None:
+    """It is the thread that applied the rule, as it was when the fork was made."""
+    loaded = in_a_spawned_process(load_forked, net, False)
+    assert right([torch.tensor(one, dtype=torch.float64) for one in loaded], net, "identity")
+
+
+def test_a_fork_after_compiled_code_is_beyond_torch_with_or_without_a_rule(net: Net) -> None:
+    """So fork first, or let workers be spawned: pytorch/pytorch/wiki/Autograd-and-Fork."""
+    assert "Autograd-and-Fork" in in_a_spawned_process(load_forked, net, True)
+    assert "Autograd-and-Fork" in in_a_spawned_process(load_forked_plainly, net)
+
+
+def test_a_spawned_loader_worker_gets_a_plain_model_and_can_rule_it(net: Net) -> None:
+    x = new_input()
+    with relurules.apply(net, "deconv") as ruled:
         ruled(x)
-        loaded = list(DataLoader(Inputs(net), batch_size=None, num_workers=workers))
-        assert same(gradient(ruled, x), by_hand(net, x, "identity"))
-    # a forked worker is the thread that applied the rule, as it was when the fork was made
-    inputs = [
-        torch.full((1, 4), i - 1.0, dtype=torch.float64, requires_grad=True) for i in range(4)
-    ]
-    assert all(
-        same(one, by_hand(net, x, "identity")) for one, x in zip(loaded, inputs, strict=True)
-    )
+        assert right(list(loader(Examples(net), "spawn")), net, "standard")
+        assert right(list(loader(RuledExamples(net), "spawn")), net, "identity")
+        assert same(gradient(ruled, x), by_hand(net, x, "deconv"))
 
 
 def test_a_spawned_process_gets_a_plain_model_and_can_rule_it(net: Net) -> None:
-    x, context = new_input(), multiprocessing.get_context("spawn")
-    results = context.Queue()
+    x = new_input()
     with relurules.apply(net, "deconv") as ruled:
         ruled(x)
-        plain_x = x.detach().clone().requires_grad_()
-        process = context.Process(target=child, args=(net, plain_x, results))
-        process.start()
-    plain, found = results.get(timeout=120)
-    process.join()
+        plain, found = in_a_spawned_process(child, net, x.detach().clone().requires_grad_())
     assert same(torch.tensor(plain, dtype=torch.float64), by_hand(net, x, "standard"))
     assert same(torch.tensor(found, dtype=torch.float64), by_hand(net, x, "identity"))
 

@@ -7,24 +7,25 @@ never see it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
-from relurules.backend import Plan, Report, State, judge, judge_gates, recognise
+from relurules.backend import Bounds, Plan, Report, State, judge, judge_gates, recognise
 from relurules_torch import _messages, _stack
 from relurules_torch._audit import audit
 from relurules_torch._callers import is_called_for, run_as
 from relurules_torch._doors import Door, Hook, build_doors, remove_doors
-from relurules_torch._graph import boundary_of
+from relurules_torch._dynamo import show_all_spellings
+from relurules_torch._graph import boundary_of, tensors
 from relurules_torch._here import Here
 from relurules_torch._interceptor import Interceptor
 from relurules_torch._ledger import Ledger
 from relurules_torch._script import hidden_activations
-
-_FAST_PATHS = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
+from relurules_torch._special import FUSED, Fused, LeftAlone, Recognised, Special
 
 
 class TorchAttachment:
@@ -49,12 +50,13 @@ class TorchAttachment:
         self._mode = Interceptor(plan, self._ledger)
         self._running: list[frozenset[Any] | None] = []
         self._gates_told = False
-        self._has_fast_path = any(isinstance(m, _FAST_PATHS) for m in self._ledger.paths)
+        self._steps_aside = 0
+        self._was_aside = False
         self._handles: list[Any] = []
         if model is not self._root or model._forward_hooks or model._forward_pre_hooks:
             self._hook_root()
-        recognised = self._scan()
-        self._doors = build_doors(self, self._root, self._ledger.paths, recognised)
+        self._special: dict[nn.Module, Special] = dict(self._scan())
+        self._doors = build_doors(self, self._root, self._ledger.paths, self._special)
         state.watch(self._refresh)
 
     @property
@@ -128,17 +130,17 @@ class TorchAttachment:
         if not self._here.in_thread or not self._running:
             return
         boundary = self._leave_mode()
-        if output is None or (boundary is None and self._state.paused):
-            return
-        if boundary is None:  # no gradient was wanted; a model may switch it on by itself
-            audit(self._ledger, output, frozenset())
-            if self._ledger.has("missed", "opaque"):
-                self._judge()
+        if output is None or boundary is None:
             return
         self._note_compiled()
         audit(self._ledger, output, boundary)
-        if not part or self._ledger.has("missed", "opaque"):
+        if self._ledger.has("missed", "opaque") or not (part or self._wanted_none(output)):
             self._judge()
+
+    def _wanted_none(self, output: Any) -> bool:
+        """Return whether no gradient can be taken of a call in which the rule stepped aside."""
+        was_aside, self._was_aside = self._was_aside, False
+        return was_aside and not any(tensor.requires_grad for tensor in tensors(output))
 
     def through(self, door: Door, args: Any, kwargs: Any, /) -> Any:
         """Run a method of the model that was called while the model was not running."""
@@ -146,11 +148,12 @@ class TorchAttachment:
             return self._trace(door, args, kwargs)
         if not self._is_here() or not self._is_ours(door):
             return door.inner(*args, **kwargs)
-        self._count(door)
+        if not self._steps_aside:
+            self._count(door)
         self._enter((args, kwargs))
         output = None
         try:
-            output = run_as(door.module, door.inner, args, kwargs)
+            output = self._run(door, args, kwargs)
         finally:
             self.leave(output, part=not self._is_forward(door))
         return output
@@ -161,23 +164,55 @@ class TorchAttachment:
             self._ledger.found("opaque", "DataParallel", "replica", _messages.REPLICA)
             self._judge()
 
-    def recognised(self, module: nn.Module, bounds: Any, inputs: Any, output: Any) -> Any:
-        """Put the rule behind a module that a plugin recognised as an activation."""
-        if not self._here.in_thread:
-            return output
-        place = (module, type(module).forward.__code__, -1)
-        if self._running:
-            ruled = self._running[-1] is not None
-            return self._mode.behind(inputs[0], place, bounds, output) if ruled else output
-        if not self._is_here() or not is_called_for(self._root, self._ledger.paths):
-            return output
-        name = self._ledger.paths[module]
-        self._part_calls[name] = self._part_calls.get(name, 0) + 1
-        return output if self._state.paused else self._behind(inputs[0], place, bounds, output)
+    def within(self, door: Door, args: Any, kwargs: Any, /) -> Any:
+        """Run the forward of a module that may be a special one, while the model runs."""
+        if torch.compiler.is_compiling():
+            return self._trace_within(door, args, kwargs)
+        if not self._here.in_thread or not self._running or self._running[-1] is None:
+            return door.inner(*args, **kwargs)
+        return self._run(door, args, kwargs)
 
-    def _behind(self, x: Any, place: Any, bounds: Any, output: Any) -> Any:
-        self._refresh()
+    @contextmanager
+    def aside(self, door: Door, /, *, opens: bool, watched: bool) -> Iterator[None]:
+        """Take the rule out of force while a special module runs."""
+        depth, self._steps_aside = self.depth, self._steps_aside + 1
+        self._was_aside = True
+        if opens:
+            self.depth = 0
+        watch = self._watched(door) if watched else nullcontext()
+        try:
+            with _stack.without(self._mode), watch:
+                yield
+        finally:
+            self.depth, self._steps_aside = depth, self._steps_aside - 1
+
+    def behind(self, door: Door, bounds: Bounds, x: Any, output: Any, /) -> Any:
+        """Put the rule behind a module that a plugin recognised as an activation."""
+        place = (door.module, type(door.module).forward.__code__, -1)
         return self._mode.behind(x, place, bounds, output)
+
+    def refuse(self, door: Door, reason: str, output: Any, /) -> Any:
+        """Note that a module cannot take the rule, and return its output."""
+        name, kind = self._ledger.paths[door.module], type(door.module).__name__
+        self._ledger.found("opaque", name, kind, reason)
+        return output
+
+    def _run(self, door: Door, args: Any, kwargs: Any) -> Any:
+        special = self._special.get(door.module) if door.name == "forward" else None
+        if special is not None:
+            return special(door, args, kwargs)
+        return run_as(door.module, door.inner, args, kwargs)
+
+    def _watched(self, door: Door) -> AbstractContextManager[Any]:
+        """Note if anything is kept for a backward pass while no door of a part is open."""
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor if self.depth else self.refuse(door, _messages.OWN_GRAPH, tensor)
+
+        hooks: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(
+            keep, lambda tensor: tensor
+        )
+        return hooks
 
     def _is_here(self) -> bool:
         reason = self._here.reason
@@ -201,10 +236,11 @@ class TorchAttachment:
 
     def _enter(self, inputs: Any) -> None:
         self.depth += 1
-        if self._state.paused or not self._is_differentiated():
+        if self._state.paused:
             self._running.append(None)
             return
         self._refresh()
+        show_all_spellings()
         self._running.append(boundary_of(inputs))
         _stack.enter(self._mode, self._holds)
 
@@ -225,13 +261,6 @@ class TorchAttachment:
             active = self._plan.schedule.active(self._state.step)
             self._mode.active = active if isinstance(active, torch.Tensor) else bool(active)
 
-    def _is_differentiated(self) -> bool:
-        """Return False only where a fused inference path would be lost for no gradient at all.
-
-        A mode switches Torch's transformer fast path off, which changes the forward by 4e-7.
-        """
-        return torch.is_grad_enabled() or not self._has_fast_path
-
     # --- Under Dynamo ---------------------------------------------------------------------------
 
     def _trace(self, door: Door, args: Any, kwargs: Any) -> Any:
@@ -242,6 +271,7 @@ class TorchAttachment:
         """
         if not hasattr(self._here.thread, "on") or self._state.paused:
             return door.inner(*args, **kwargs)
+        show_all_spellings()
         self.depth = 1
         self._mode.__enter__()
         try:
@@ -250,9 +280,21 @@ class TorchAttachment:
             self._mode.__exit__(None, None, None)
             self.depth = 0
 
+    def _trace_within(self, door: Door, args: Any, kwargs: Any) -> Any:
+        special = self._special.get(door.module)
+        if not isinstance(special, Recognised):
+            return door.inner(*args, **kwargs)
+        self._mode.__exit__(None, None, None)
+        try:
+            output = door.inner(*args, **kwargs)
+        finally:
+            self._mode.__enter__()
+        x, active = (*args, *kwargs.values())[0], self._mode.active
+        return self._mode.traced.behind(x, special.bounds, output, active)
+
     def _note_compiled(self) -> None:
-        if self._mode.has_compiled:
-            self._mode.has_compiled = False
+        if self._mode.traced.has_met:
+            self._mode.traced.has_met = False
             self._ledger.found("replaced", "compiled region", "torch.compile", self._plan.rule_name)
             self._part_calls["compiled region"] = self._part_calls.get("compiled region", 0) + 1
 
@@ -267,20 +309,20 @@ class TorchAttachment:
             self._gates_told = judge_gates(report)
         self._ledger.changed = False
 
-    def _scan(self) -> set[nn.Module]:
-        """Note what cannot be looked into, and hook what a plugin recognises."""
-        recognised = set()
+    def _scan(self) -> Iterator[tuple[nn.Module, Special]]:
+        """Find the special modules, and note what cannot be looked into."""
         for module, path in self._ledger.paths.items():
             if isinstance(module, torch.jit.ScriptModule):
                 if detail := hidden_activations(module):
                     self._ledger.found("opaque", path, "TorchScript", detail)
+                    if self._plan.excludes(path):
+                        yield module, LeftAlone()
+            elif isinstance(module, FUSED):
+                yield module, Fused(self)
             elif not type(module).__module__.startswith("torch."):
                 bounds = recognise("torch", module)
                 if bounds is not None:
-                    recognised.add(module)
-                    hook = _Recognised(self, bounds)
-                    self._handles.append(module.register_forward_hook(hook))
-        return recognised
+                    yield module, Recognised(self, bounds)
 
 
 class _Enter(Hook):
@@ -301,12 +343,3 @@ class _Leave(Hook):
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         if not torch.compiler.is_compiling():
             self._attachment.leave(output)
-
-
-class _Recognised(Hook):
-    def __init__(self, attachment: TorchAttachment, bounds: Any) -> None:
-        self._attachment = attachment
-        self._bounds = bounds
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        return self._attachment.recognised(module, self._bounds, args, output)

@@ -12,6 +12,7 @@ from typing import Any
 from relurules_torch._function import RuleFunction, TransformableRuleFunction
 from relurules_torch._graph import is_activation, is_left_alone, walk
 from relurules_torch._ledger import Ledger
+from relurules_torch._smooth import Detour, Filter
 
 _MISSED = (
     "its node is in the autograd graph, so it ran where Python calls are not seen, such as in a "
@@ -31,20 +32,32 @@ _FUNCTION = (
     "relurules_recognise; if not, exclude it by this name."
 )
 _TRUSTED_HOMES = ("torch.",)
-_OURS = (RuleFunction, TransformableRuleFunction)
+_OURS = (RuleFunction, TransformableRuleFunction, Filter, Detour)
 
 
 def audit(ledger: Ledger, output: Any, boundary: frozenset[Any]) -> None:
     """Note in the ledger every node between `output` and `boundary` that should not be there."""
     for node in walk(output, boundary):
-        name = type(node).__name__
-        if is_activation(node):
-            if not is_left_alone(node):
-                ledger.found("missed", name, "autograd node", _MISSED)
-        elif name in _OPAQUE:
-            ledger.found("opaque", name, "autograd node", _OPAQUE[name])
-        elif _is_foreign_function(node):
-            ledger.found("opaque", name.removesuffix("Backward"), "autograd function", _FUNCTION)
+        found = _suspicion(node)
+        if found and not is_left_alone(node):  # asked last, since it makes a dict for the node
+            ledger.found(*found)
+
+
+def _suspicion(node: Any) -> tuple[str, str, str, str] | None:
+    """Return what to note of a node, or None where it may be there."""
+    name = type(node).__name__
+    if is_activation(node):
+        return "missed", name, "autograd node", _MISSED
+    if name in _OPAQUE:
+        return "opaque", name, "autograd node", _OPAQUE[name]
+    if _is_foreign_function(node):
+        return "opaque", name.removesuffix("Backward"), "autograd function", _FUNCTION
+    return None
+
+
+def took_a_rule(output: Any) -> bool:
+    """Return whether the last thing that made this tensor was an activation with a rule."""
+    return getattr(output.grad_fn, "_forward_cls", None) in _OURS
 
 
 def _is_foreign_function(node: Any) -> bool:

@@ -7,13 +7,17 @@ from torch import nn
 
 from relurules.backend import Attachment, Plan, State
 from relurules.errors import UncoveredActivationError
+from relurules_torch._arrays import TorchArrays
 from relurules_torch._attachment import TorchAttachment
+from relurules_torch._smooth import VARIANTS
 
 
 class TorchBackend:
     """The backend for `torch.nn.Module`."""
 
     name = "torch"
+    arrays = TorchArrays()
+    smooth_activations = VARIANTS
 
     def attach(self, model: nn.Module, plan: Plan, state: State, /) -> Attachment:
         """Put the plan's rules behind the model's activations."""

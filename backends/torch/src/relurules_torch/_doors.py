@@ -57,6 +57,9 @@ class Watch(Protocol):
     def through(self, door: Door, args: Any, kwargs: Any, /) -> Any:
         """Run a call of the door that may come from outside the model."""
 
+    def within(self, door: Door, args: Any, kwargs: Any, /) -> Any:
+        """Run a call from inside the model, of a module that may be a special one."""
+
     def replicate(self, module: nn.Module, /) -> None:
         """Refuse to be replicated, where that would lose the rule."""
 
@@ -103,11 +106,18 @@ def _pass(door: Door, /, *args: Any, **kwargs: Any) -> Any:
     return door.watch.through(door, args, kwargs)
 
 
+def _pass_special(door: Door, /, *args: Any, **kwargs: Any) -> Any:
+    """Run the forward of a module that is not simply run under the rule."""
+    if door.watch.depth:
+        return door.watch.within(door, args, kwargs)
+    return door.watch.through(door, args, kwargs)
+
+
 def _pass_root(door: Door, /, *args: Any, **kwargs: Any) -> Any:
     """Run the root's own forward, and see an interrupt, which skips forward hooks."""
     try:
         if door.watch.depth:
-            return door.inner(*args, **kwargs)
+            return door.watch.within(door, args, kwargs)
         return door.watch.through(door, args, kwargs)
     except (KeyboardInterrupt, SystemExit):
         door.watch.abandon()
@@ -184,38 +194,38 @@ def _without(hooks: Any, ours: set[Any]) -> Any:
     return type(hooks)((key, hook) for key, hook in hooks.items() if key not in ours)
 
 
-def build_doors(watch: Watch, root: nn.Module, modules: Any, closed: Any) -> list[Door]:
+def build_doors(watch: Watch, root: nn.Module, modules: Any, special: Any) -> list[Door]:
     """Put doors into a model, and return them.
 
     Args:
         watch: What stands behind them.
         root: The model.
         modules: All its modules.
-        closed: Those whose own forward is to have no door.
+        special: Those that the watch runs in a way of their own.
     """
     with _lock:
-        return _build_all(watch, root, modules, closed)
+        return _build_all(watch, root, modules, special)
 
 
-def _build_all(watch: Watch, root: nn.Module, modules: Any, closed: Any) -> list[Door]:
+def _build_all(watch: Watch, root: nn.Module, modules: Any, special: Any) -> list[Door]:
     built: list[Door] = []
     plans: dict[Any, Plan] = {}
     for module in modules:
-        special = (module is root, module in closed)
-        plan = plans.get((type(module), special))
+        how = (module is root, module in special)
+        plan = plans.get((type(module), how))
         if plan is None:
-            plan = plans[type(module), special] = _plan(module, *special)
-        if module._modules or special[0] or may_hold_an_activation(type(module)):
+            plan = plans[type(module), how] = _plan(module, *how)
+        if module._modules or any(how) or may_hold_an_activation(type(module)):
             for name, passage in plan:
                 built.append(_build(watch, module, name, passage))
     return built
 
 
-def _plan(module: nn.Module, is_root: bool, is_closed: bool) -> Plan:
+def _plan(module: nn.Module, is_root: bool, is_special: bool) -> Plan:
     known = _passages.setdefault(type(module), {})
     return tuple(
         (name, _passage(module, name, how, known))
-        for name, how in _ways(type(module), is_root, is_closed)
+        for name, how in _ways(type(module), is_root, is_special)
     )
 
 
@@ -226,9 +236,9 @@ def _passage(module: nn.Module, name: str, how: Any, known: dict[Any, Any]) -> F
     return passage
 
 
-def _ways(cls: type[nn.Module], is_root: bool, is_closed: bool) -> Iterator[tuple[str, Any]]:
-    if not is_closed:
-        yield "forward", _pass_root if is_root else _pass_relu if cls is nn.ReLU else _pass
+def _ways(cls: type[nn.Module], is_root: bool, is_special: bool) -> Iterator[tuple[str, Any]]:
+    inside = _pass_special if is_special else _pass_relu if cls is nn.ReLU else _pass
+    yield "forward", _pass_root if is_root else inside
     for name in method_names(cls):
         yield name, _pass
     yield "__getstate__", _state

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from relurules.backend import Bounds, GradientOf, Rule, flips
+from relurules.backend import Bounds, GradientOf, Plan, Rule, flips
 from relurules_torch._kernels import EXACT, Kernel, Tensor, rounded, run_rule
 
 Run: TypeAlias = Callable[[Tensor], Tensor]
@@ -90,6 +90,31 @@ class RuleCall:
             gradient_of=self.gradient_of,
             active=self.active if self.active is not False else True,
         )
+
+
+def new_call(
+    plan: Plan,
+    rule: Rule,
+    kernel: Kernel | None,
+    *,
+    bounds: Bounds,
+    inplace: bool = False,
+    saves_output: bool = False,
+    active: Any,
+) -> RuleCall:
+    """Return how the backward of an activation runs that keeps its output or input in Torch."""
+    keeps = saves_output and kernel is not None and kernel.takes_output
+    return RuleCall(
+        rule=rule,
+        bounds=bounds,
+        inplace=inplace,
+        keep_output=keeps,
+        kernel=kernel,
+        batch_axis=plan.batch_axis,
+        gradient_of=plan.gradient_of,
+        active=active,
+        is_marked=saves_output and not keeps and not torch.compiler.is_compiling(),
+    )
 
 
 class RuleFunction(torch.autograd.Function):

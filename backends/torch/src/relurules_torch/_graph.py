@@ -34,7 +34,7 @@ def is_activation(node: Any) -> bool:
 
 
 def leave_alone(output: Any, boundary: frozenset[Any]) -> None:
-    """Mark the activations that made `output` as keeping their own gradient on purpose."""
+    """Mark what made `output` as keeping its own gradient on purpose."""
     for node in walk(output, boundary):
         node.metadata[_LEFT_ALONE] = True
 

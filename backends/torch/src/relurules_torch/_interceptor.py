@@ -8,31 +8,37 @@ it passes on.
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, TypeAlias
+from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from relurules.backend import Bounds, Plan, Rule, Site, kind_of
-from relurules.errors import UncoveredActivationError
+from relurules.backend import Bounds, Plan, Rule
 from relurules_torch._callers import Place, place
-from relurules_torch._function import RuleCall, RuleFunction, Run, apply_rule, apply_simply
+from relurules_torch._function import RuleCall, Run, apply_rule, apply_simply, new_call
 from relurules_torch._graph import boundary_of, leave_alone
-from relurules_torch._kernels import Kernel, Tensor, kernel_of, traceable_kernel_of
+from relurules_torch._kernels import Tensor, kernel_of
 from relurules_torch._ledger import Entry, Ledger
-from relurules_torch._messages import NAMES_IN_COMPILED, in_compiled
-from relurules_torch._operations import OPERATIONS, Operation, input_of, looks_like_gate
+from relurules_torch._operations import (
+    OPERATIONS,
+    Operation,
+    call_with_input,
+    input_of,
+    looks_like_gate,
+    tensors_of,
+)
+from relurules_torch._quantised import in_integers, is_observer
+from relurules_torch._smooth import Smooth
+from relurules_torch._traced import Traced
 
 _DETAILS = {
     "site": "its bounds are no two numbers lo < hi, so it is no clip(x, lo, hi).",
     "gate": "match='structural' takes it",
     "other": "has no rule",
-    "opaque": "a fused kernel with a ReLU inside. Write the cell with torch.relu, or exclude it.",
+    "smooth": "has no rule",
 }
-_REFUSED = ("site", "opaque")
-
-Choice: TypeAlias = tuple[Rule | None, Kernel | None]
+_TAKES_SMOOTH = "smooth_activations='incoming', 'outgoing' or 'gate' takes it"
+_REPORTED = {"site": "missed", "smooth": "other"}
 
 
 class Interceptor(TorchFunctionMode):
@@ -44,10 +50,11 @@ class Interceptor(TorchFunctionMode):
         self._ledger = ledger
         self._known: dict[tuple[Any, Place], Entry] = {}
         self._calls: dict[Any, RuleCall] = {}
-        self._traced = _rules_by_kind(plan)
+        self._smooth = Smooth(plan)
+        self.traced = Traced(plan, self._smooth)
+        self._details = _DETAILS | ({"smooth": _TAKES_SMOOTH} if plan.may_take_smooth else {})
         self.root = next(iter(ledger.paths))
         self.active: Any = True
-        self.has_compiled = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -57,7 +64,7 @@ class Interceptor(TorchFunctionMode):
         if operation is None:
             return func(*args, **(kwargs or {}))
         if torch.compiler.is_compiling():
-            return self._trace(func, operation, args, kwargs or {})
+            return self.traced.run(func, operation, args, kwargs or {}, self.active)
         where = place(self._ledger.paths, 1)
         if where is None:  # not this model's: a mode left behind by a KeyboardInterrupt
             return func(*args, **(kwargs or {}))
@@ -70,16 +77,22 @@ class Interceptor(TorchFunctionMode):
             return self._run(entry, func, operation, args, kwargs or {})
         return apply_simply(args[0], operation.plain, call)
 
-    def behind(self, x: Tensor, where: Place, bounds: Bounds, output: Tensor) -> Tensor:
-        """Put the rule behind an activation that ran already and gave `output`."""
+    def behind(self, x: Tensor, where: Place, bounds: Bounds, output: Tensor) -> Tensor | None:
+        """Put the rule behind an activation that ran already, or return None if it takes none."""
         entry = self._ledger.site(where, type(where[0]).__name__, bounds)
         entry.calls += 1
-        if entry.decision.rule is None or not _is_differentiated(x):
+        if entry.decision.rule is None:
+            return None
+        if not _is_differentiated(x):
             return output
         value = output.detach()
         return apply_rule(x, lambda _: value, self._prepare(x, entry))
 
     def _meet(self, func: Any, operation: Operation, where: Place, args: Any, kwargs: Any) -> Any:
+        if operation.status == "smooth" and self._smooth.is_wanted:
+            return self._run_smooth(func, operation, where, args, kwargs)
+        if getattr(input_of(args, kwargs), "is_quantized", False):
+            operation = in_integers(operation)
         bounds = operation.bounds(args, kwargs)
         wanted = operation.status == "site" or self._plan.match == "structural"
         if bounds is None or not wanted:
@@ -97,7 +110,7 @@ class Interceptor(TorchFunctionMode):
         inplace = operation.is_inplace(args, kwargs)
         run = operation.plain
         if run is None or inplace:
-            run = functools.partial(_call_with_input, func, args, kwargs)
+            run = functools.partial(call_with_input, func, args, kwargs)
         if torch._C._len_torch_function_stack():
             _tell_outer(operation)
             run = _unseen(run)
@@ -106,31 +119,21 @@ class Interceptor(TorchFunctionMode):
         call = self._prepare(x, entry, inplace=inplace, saves_output=operation.saves_output)
         return apply_rule(x, run, call)
 
-    def _trace(self, func: Any, operation: Operation, args: Any, kwargs: Any) -> Any:
-        """Do the same under Dynamo, which knows no frames, hence no places and no names."""
-        bounds = operation.bounds(args, kwargs)
-        wanted = operation.status == "site" or self._plan.match == "structural"
-        if bounds is None or not wanted:
-            if operation.status in _REFUSED and self._plan.missing == "error":
-                raise UncoveredActivationError(in_compiled(operation.name))
+    def _run_smooth(
+        self, func: Any, operation: Operation, where: Place, args: Any, kwargs: Any
+    ) -> Any:
+        entry = self._ledger.site(where, operation.name, None)
+        entry.calls += 1
+        if entry.decision.rule is None:
             return func(*args, **kwargs)
-        if self._plan.asks_names:
-            raise UncoveredActivationError(NAMES_IN_COMPILED)
+        run: Run = functools.partial(call_with_input, func, args, kwargs)
+        if torch._C._len_torch_function_stack():
+            _tell_outer(operation)
+            run = _unseen(run)
         x = input_of(args, kwargs)
-        rule, kernel = self._traced[kind_of(bounds)][self.active is not False]
-        if rule is None or not x.requires_grad:
-            return func(*args, **kwargs)
-        self.has_compiled = True
-        if rule.scope == "sample":
-            rule.check_rank(x.dim(), self._plan.batch_axis)
-        if not isinstance(self.active, bool):
-            kernel = None
-        call = self._new_call(rule, kernel, bounds, False, operation.saves_output)
-        if not operation.is_inplace(args, kwargs):
-            return RuleFunction.apply(x, lambda x: _call_with_input(func, args, kwargs, x), call)
-        # a compiler wants pure functions too: change a copy of the copy, and write it back
-        run = lambda x: _call_with_input(func, args, kwargs, x.clone())  # noqa: E731
-        return x.copy_(RuleFunction.apply(x.clone(), run, call))
+        if self.active is False or not any(map(_is_differentiated, tensors_of(args, kwargs))):
+            return run(x)
+        return self._smooth.run(x, run, self.active, operation.is_inplace(args, kwargs))
 
     def _prepare(
         self, x: Tensor, entry: Entry, *, inplace: bool = False, saves_output: bool = False
@@ -146,29 +149,21 @@ class Interceptor(TorchFunctionMode):
         rule = entry.decision.rule or self._plan.standard
         if self.active is False:
             rule = rule.after or self._plan.standard
-        key = (id(rule), entry.bounds, inplace, saves_output)
+        key = (id(rule), cast(Bounds, entry.bounds), inplace, saves_output)
         call = self._calls.get(key)
         if call is None or call.active is not self.active:
             kernel = kernel_of(rule) if isinstance(self.active, bool) else None
-            call = self._calls[key] = self._new_call(rule, kernel, *key[1:])
+            call = self._calls[key] = new_call(
+                self._plan,
+                rule,
+                kernel,
+                bounds=key[1],
+                inplace=inplace,
+                saves_output=saves_output,
+                active=self.active,
+            )
             call.is_simple = saves_output and not inplace and rule.scope == "element"
         return call
-
-    def _new_call(
-        self, rule: Rule, kernel: Kernel | None, bounds: Bounds, inplace: bool, saves_output: bool
-    ) -> RuleCall:
-        keeps = saves_output and kernel is not None and kernel.takes_output
-        return RuleCall(
-            rule=rule,
-            bounds=bounds,
-            inplace=inplace,
-            keep_output=keeps,
-            kernel=kernel,
-            batch_axis=self._plan.batch_axis,
-            gradient_of=self._plan.gradient_of,
-            active=self.active,
-            is_marked=saves_output and not keeps and not torch.compiler.is_compiling(),
-        )
 
     def overruled(self, operation: Operation) -> None:
         """Note that a rule applied later took an activation of this model."""
@@ -178,28 +173,16 @@ class Interceptor(TorchFunctionMode):
     def _pass_by(
         self, func: Any, operation: Operation, where: Place, args: Any, kwargs: Any
     ) -> Any:
-        if operation.status == "gate" and not looks_like_gate(operation, args, kwargs):
+        if operation.status == "gate" and (
+            is_observer(where[0]) or not looks_like_gate(operation, args, kwargs)
+        ):
             return func(*args, **kwargs)
-        status = "missed" if operation.status == "site" else operation.status
-        line = self._ledger.note(where, status, operation.name, _DETAILS[operation.status])
+        status = _REPORTED.get(operation.status, operation.status)
+        detail = operation.detail or self._details[operation.status]
+        line = self._ledger.note(where, status, operation.name, detail)
         if line.status == "excluded":
             return _alone(func, args, kwargs)
         return func(*args, **kwargs)
-
-
-def _rules_by_kind(plan: Plan) -> dict[str, tuple[Choice, Choice]]:
-    """Return for each kind of site what follows the schedule, and what it holds for."""
-    if plan.asks_names:
-        return {}
-    sites = (Site("", "", bounds) for bounds in ((0.0, math.inf), (0.0, 6.0), (-1.0, 1.0)))
-    return {site.kind: _choices(plan, plan.decide(site).rule) for site in sites}
-
-
-def _choices(plan: Plan, rule: Rule | None) -> tuple[Choice, Choice]:
-    if rule is None:
-        return (None, None), (None, None)
-    after = rule.after or plan.standard
-    return (after, traceable_kernel_of(after)), (rule, traceable_kernel_of(rule))
 
 
 def _is_simple(call: RuleCall, args: Any, kwargs: Any) -> bool:
@@ -251,12 +234,6 @@ def _tell_outer(operation: Operation) -> None:
     for mode in _get_current_function_mode_stack():
         if isinstance(mode, Interceptor):
             mode.overruled(operation)
-
-
-def _call_with_input(func: Any, args: Any, kwargs: Any, x: Tensor) -> Any:
-    if args:
-        return func(x, *args[1:], **kwargs)
-    return func(**{key: x if key in ("input", "self") else v for key, v in kwargs.items()})
 
 
 def _unseen(run: Run) -> Run:

@@ -94,6 +94,18 @@ def guided(
     return torch.threshold_(passed, 0, 0)
 
 
+def identity(
+    g: Tensor,
+    z: Tensor,
+    *,
+    bounds: Bounds,
+    batch_axis: int | None = 0,
+    threshold: Threshold = threshold_backward,
+) -> Tensor:
+    """Block nothing."""
+    return g
+
+
 def redirected(g: Tensor, x: Tensor, *, bounds: Bounds, batch_axis: int | None = 0) -> Tensor:
     """Gate every sample natively, and run the rule itself on the dead ones only.
 
@@ -127,6 +139,7 @@ def builtin_kernels() -> dict[Rule, Kernel]:
         relurules.rule("standard"): Kernel(standard, takes_output=True),
         relurules.rule("deconv"): Kernel(deconv, takes_output=True),
         relurules.rule("guided"): Kernel(guided, takes_output=True),
+        relurules.rule("identity"): Kernel(identity, takes_output=True),
         _REDIRECTED: Kernel(redirected),
         relurules.rule("redirected_relu6"): Kernel(redirected),
     }

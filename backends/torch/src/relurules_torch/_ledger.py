@@ -6,8 +6,9 @@ twice is one site with two calls.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import nn
 
@@ -15,6 +16,8 @@ from relurules.backend import Bounds, Decision, Plan, Report, Row, Site
 from relurules_torch._callers import Place
 from relurules_torch._function import RuleCall
 
+Key: TypeAlias = tuple[Place, str, Bounds | None]
+_UNBOUNDED: Bounds = (-math.inf, math.inf)
 _ACTIVATIONS = "torch.nn.modules.activation"
 _FINE = frozenset({"replaced", "other"})
 _REFUSED = frozenset({"missed", "opaque"})
@@ -28,7 +31,7 @@ class Entry:
         decision: The rule it takes, or why it takes none.
         place: Where it is.
         op: The operation's name.
-        bounds: `(lo, hi)`.
+        bounds: `(lo, hi)`, or None for a smooth activation.
         calls: How often it ran.
         prepared: How its last backward was to run, to be used again where it fits.
     """
@@ -36,7 +39,7 @@ class Entry:
     decision: Decision
     place: Place
     op: str
-    bounds: Bounds
+    bounds: Bounds | None
     calls: int = 0
     prepared: RuleCall | None = None
 
@@ -52,6 +55,10 @@ class Note:
     calls: int = 0
 
 
+def _new_site(name: str, op: str, bounds: Bounds | None) -> Site:
+    return Site(name, op, bounds or _UNBOUNDED, is_smooth=bounds is None)
+
+
 class Ledger:
     """All that one applied rule met in one model, in the order in which it ran."""
 
@@ -63,7 +70,7 @@ class Ledger:
         self._names: dict[Any, str] = {}
         self._taken = set(self.paths.values())
         self._statuses: set[Any] = set()
-        self._by_kind: dict[Bounds, Decision] = {}
+        self._by_kind: dict[Bounds | None, Decision] = {}
         self.changed = True
 
     def has(self, *statuses: Any) -> bool:
@@ -75,7 +82,7 @@ class Ledger:
         """Whether some activation took a rule and nothing met is worth a complaint."""
         return "replaced" in self._statuses and self._statuses <= _FINE
 
-    def site(self, place: Place, op: str, bounds: Bounds) -> Entry:
+    def site(self, place: Place, op: str, bounds: Bounds | None) -> Entry:
         """Return the entry of an activation, new or known."""
         key = (place, op, bounds)
         entry = self._lines.get(key)
@@ -111,17 +118,17 @@ class Ledger:
             return self._plan.row(self._site(key), line.decision, line.calls)
         return Row(line.status, line.name, line.kind, line.calls, line.detail)
 
-    def _site(self, key: tuple[Place, str, Bounds]) -> Site:
+    def _site(self, key: Key) -> Site:
         place, op, bounds = key
-        return Site(self._name(key, place, op), op, bounds)
+        return _new_site(self._name(key, place, op), op, bounds)
 
-    def _decide(self, key: tuple[Place, str, Bounds]) -> Decision:
+    def _decide(self, key: Key) -> Decision:
         if self._asks_names:
             return self._plan.decide(self._site(key))
         bounds = key[2]  # the same decision for all of a kind, so no name is needed yet
         decision = self._by_kind.get(bounds)
         if decision is None:
-            decision = self._by_kind[bounds] = self._plan.decide(Site("", key[1], bounds))
+            decision = self._by_kind[bounds] = self._plan.decide(_new_site("", key[1], bounds))
         return decision
 
     def _note(self, key: Any, status: Any, name: str, kind: str, detail: str) -> Note:

@@ -13,9 +13,18 @@ NAMES_IN_COMPILED = (
     "is, and inside code compiled by torch.compile that is not known. Apply the rule to the "
     "model that was compiled (compiled._orig_mod) and call that, or select by kind."
 )
+CHANGES_INPUT = (
+    "a plugin recognised it as an activation, and it changes its input in place, so the rule "
+    "cannot see what it was given. Exclude it, or apply the rule to a form of it that does not."
+)
+OWN_GRAPH = (
+    "it records a gradient of its own inside, although nothing that it was given wants one, and "
+    "its fused form runs without a rule. Give it an input that requires a gradient."
+)
 _UNSEEN = (
     "A call of the module, of one of its methods or of one of its submodules runs the rule. "
-    "Nothing of the kind was called; is this the model that you call?"
+    "Nothing of the kind was called, or compiled code in which no activation takes the rule; is "
+    "this the model that you call?"
 )
 
 

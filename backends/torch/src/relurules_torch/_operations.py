@@ -7,7 +7,9 @@ its arguments are read covers every spelling, and a new spelling is one more nam
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -16,7 +18,7 @@ import torch
 
 from relurules.backend import Bounds
 
-Status: TypeAlias = Literal["site", "gate", "other", "opaque"]
+Status: TypeAlias = Literal["site", "gate", "smooth", "other", "opaque"]
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 ReadBounds: TypeAlias = Callable[[Args, Kwargs], Bounds | None]
@@ -30,12 +32,14 @@ class Operation:
 
     Attributes:
         name: Its name in reports.
-        status: `"site"`, `"gate"` (taken on request), `"other"` or `"opaque"`.
+        status: `"site"`, `"gate"` and `"smooth"` (taken on request), `"other"` or `"opaque"`.
         bounds: Reads `(lo, hi)` from its arguments; None where they are no bounds.
-        inplace_at: The position of its parameter `inplace`; 0 where it has none.
+        inplace_at: The position of the parameter `inplace` of its spelling in
+            `torch.nn.functional`; 0 where that has none.
         mutates: Whether this spelling always changes its input.
         saves_output: Whether autograd keeps its output, and not its input, for the backward.
         has_fixed_bounds: Whether its bounds are the same in every call.
+        detail: What the report says of it, where that is not the same for all of its status.
         plain: The quickest spelling of it out of place, of the input alone, if there is one.
     """
 
@@ -46,6 +50,7 @@ class Operation:
     mutates: bool = False
     saves_output: bool = False
     has_fixed_bounds: bool = False
+    detail: str = ""
     plain: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def is_inplace(self, args: Args, kwargs: Kwargs) -> bool:
@@ -63,6 +68,18 @@ def argument(args: Args, kwargs: Kwargs, position: int, name: str, default: Any 
 def input_of(args: Args, kwargs: Kwargs) -> Any:
     """Return the input, which aten operators call `self`."""
     return args[0] if args else kwargs.get("input", kwargs.get("self"))
+
+
+def tensors_of(args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+    """Return the arguments that are tensors."""
+    return [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+
+
+def call_with_input(func: Any, args: Args, kwargs: Kwargs, x: torch.Tensor) -> Any:
+    """Call a function with another input and the same other arguments."""
+    if args:
+        return func(x, *args[1:], **kwargs)
+    return func(**{key: x if key in ("input", "self") else v for key, v in kwargs.items()})
 
 
 def _fixed(lo: float, hi: float) -> ReadBounds:
@@ -112,6 +129,12 @@ def _as_bounds(lo: Any, hi: Any) -> Bounds | None:
     return None
 
 
+FUSED = "a fused kernel with a ReLU inside. Write the cell with torch.relu, or exclude it."
+QUANTISED = (
+    "a quantised kernel, which has no gradient. Apply the rule to the float model that was "
+    "quantised, or exclude it."
+)
+
 _OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "relu",
@@ -135,28 +158,28 @@ _OPERATIONS: tuple[Operation, ...] = (
     Operation("minimum", "gate", _minimum),
     Operation("min", "gate", _minimum),
     Operation("fmin", "gate", _minimum),
-    Operation("where", "gate"),
-    Operation("rnn_relu", "opaque"),
-    Operation("rnn_relu_cell", "opaque"),
+    Operation("where", "gate", detail="no rule takes it; write relu"),
+    Operation("celu", "smooth", inplace_at=2),
+    Operation("elu", "smooth", inplace_at=2),
+    Operation("gelu", "smooth"),
+    Operation("hardsigmoid", "smooth", inplace_at=1),
+    Operation("hardswish", "smooth", inplace_at=1),
+    Operation("leaky_relu", "smooth", inplace_at=2),
+    Operation("mish", "smooth", inplace_at=1),
+    Operation("prelu", "smooth"),
+    Operation("rrelu", "smooth", inplace_at=4),
+    Operation("selu", "smooth", inplace_at=1),
+    Operation("silu", "smooth", inplace_at=1),
+    Operation("softplus", "smooth"),
+    Operation("rnn_relu", "opaque", detail=FUSED),
+    Operation("rnn_relu_cell", "opaque", detail=FUSED),
 )
 
 _OTHERS = [
-    "celu",
-    "elu",
-    "gelu",
     "glu",
     "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "leaky_relu",
     "logsigmoid",
-    "mish",
-    "prelu",
-    "rrelu",
-    "selu",
     "sigmoid",
-    "silu",
-    "softplus",
     "softshrink",
     "softsign",
     "tanh",
@@ -171,7 +194,8 @@ def _spellings(operation: Operation) -> Iterator[tuple[Any, Operation]]:
     for name, meaning in (names | {f"{operation.name}_": changing}).items():
         for home in homes:
             if (found := getattr(home, name, None)) is not None:
-                yield from ((one, meaning) for one in _with_overloads(found))
+                here = meaning if home is torch.nn.functional else replace(meaning, inplace_at=0)
+                yield from ((one, here) for one in _with_overloads(found))
 
 
 def _with_overloads(found: Any) -> Iterator[Any]:
@@ -180,9 +204,24 @@ def _with_overloads(found: Any) -> Iterator[Any]:
         yield from (getattr(found, overload) for overload in found.overloads())
 
 
+def _quantised() -> Iterator[tuple[Any, Operation]]:
+    """Yield the quantised kernels with a ReLU inside, such as `quantized::conv2d_relu`."""
+    for full_name in torch._C._dispatch_get_all_op_names():
+        if found := _QUANTISED_RELU.match(full_name):
+            packet = getattr(getattr(torch.ops, found["home"]), found["name"])
+            operation = Operation(found["name"], "opaque", detail=QUANTISED)
+            yield from ((one, operation) for one in _with_overloads(packet))
+
+
+_QUANTISED_RELU = re.compile(
+    r"(?P<home>_?quantized|sparse|onednn)::(?P<name>(?!\w*(?:leaky_|p)relu)\w*relu\w*)"
+)
+
+
 def _table() -> dict[Any, Operation]:
     others = (Operation(name, "other") for name in _OTHERS)
-    return dict(pair for one in (*_OPERATIONS, *others) for pair in _spellings(one))
+    spelled = (pair for one in (*_OPERATIONS, *others) for pair in _spellings(one))
+    return dict(itertools.chain(spelled, _quantised()))
 
 
 OPERATIONS: dict[Any, Operation] = _table()

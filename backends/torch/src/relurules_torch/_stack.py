@@ -8,7 +8,8 @@ only) ours may lie below others, and theirs must stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch.overrides import (
     TorchFunctionMode,
@@ -34,6 +35,26 @@ def leave(mode: TorchFunctionMode) -> None:
     while (top := _pop_mode()) is not mode:
         above.append(top)
     _push_all(list(reversed(above)))
+
+
+@contextmanager
+def without(mode: TorchFunctionMode) -> Iterator[None]:
+    """Take `mode` off this thread's stack, and put it back where it was."""
+    before = _get_current_function_mode_stack()
+    leave(mode)
+    try:
+        yield
+    finally:
+        if mode in before:
+            last = len(before) - 1 - before[::-1].index(mode)
+            _insert(mode, last)
+
+
+def _insert(mode: TorchFunctionMode, position: int) -> None:
+    above = []
+    while len(_get_current_function_mode_stack()) > position:
+        above.append(_pop_mode())
+    _push_all([mode, *reversed(above)])
 
 
 def _push_all(modes: list[TorchFunctionMode]) -> None:
