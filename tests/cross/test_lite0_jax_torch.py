@@ -79,3 +79,27 @@ def test_the_input_gradient(rule: str, networks: Any, image: Any) -> None:
     scale = abs(torch_map).max()
     assert scale > 0
     assert abs(jax_map - torch_map).max() / scale < 1e-12
+
+
+MAPS = {
+    "smooth": lambda model, x: relurules.attribute(model, x, smooth=3),
+    "occlusion": lambda model, x: relurules.occlusion(
+        model, x, CLASS, window=(None, SIDE // 2, SIDE // 2), stride=SIDE // 2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_are_one_call_in_both(name: str, networks: Any, image: Any) -> None:
+    import jax
+    import torch
+
+    torch_net, linen_net, variables = networks
+    jax_net = jax.jit(lambda x: linen_net.apply(variables, x.transpose(0, 2, 3, 1)))
+    colours_first = image.transpose(0, 3, 1, 2)
+    torch_map = MAPS[name](torch_net, torch.tensor(colours_first)).numpy()
+    jax_map = np.asarray(MAPS[name](jax_net, colours_first))
+    assert jax_map.dtype == torch_map.dtype == np.float64
+    scale = abs(torch_map).max()
+    assert scale > 0
+    assert abs(jax_map - torch_map).max() / scale < 1e-11

@@ -10,10 +10,23 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from small import Net
+
 
 @pytest.fixture(autouse=True)
 def _deterministic() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net().double().eval()
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(4, 3, 14, 12, generator=torch.Generator().manual_seed(1)).double()
 
 
 def pytest_sessionstart() -> None:

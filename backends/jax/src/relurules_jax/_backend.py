@@ -13,6 +13,7 @@ import relurules
 from relurules import Always, Applied
 from relurules.backend import Attachment, Plan, Report, State, judge, judge_gates
 from relurules_jax import _observe, _switch
+from relurules_jax._arrays import JaxArrays
 from relurules_jax._frames import Frame, Traced, frames, inside, key_of
 from relurules_jax._ledger import Ledger
 from relurules_jax._models import Call, RuledModel, check, unwrapped
@@ -44,6 +45,7 @@ class JaxBackend:
     """The backend for JAX functions and the models of its libraries."""
 
     name = "jax"
+    arrays = JaxArrays()
 
     def __init__(self) -> None:
         with _install_once:
