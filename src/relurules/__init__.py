@@ -10,6 +10,9 @@ put that function behind every ReLU of a model. Importing this package imports n
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from relurules import errors, spec
 from relurules._applied import Applied, AtStep
 from relurules._apply import apply, rule
@@ -35,7 +38,19 @@ from relurules.errors import (
 )
 from relurules.hookspecs import hookimpl
 
+if TYPE_CHECKING:
+    from relurules.maps import attribute, occlusion
+    from relurules.pictures import save, show
+
 __version__ = "0.1.0"
+
+_WHEN_USED = {
+    "attribute": "relurules.maps",
+    "occlusion": "relurules.maps",
+    "save": "relurules.pictures",
+    "show": "relurules.pictures",
+}
+"""Where the names are that those who only apply a rule should not wait for."""
 
 __all__ = [
     "STATUSES",
@@ -64,13 +79,27 @@ __all__ = [
     "Until",
     "__version__",
     "apply",
+    "attribute",
     "backends",
     "errors",
     "filter_fn",
     "hookimpl",
     "leaky",
+    "occlusion",
     "rule",
     "rules",
+    "save",
+    "show",
     "spec",
     "until",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHEN_USED[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
