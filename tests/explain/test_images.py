@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relurules.explain import ExplainError, load_image, samples
+from relurules.explain import ExplainError, find_images, load_image, samples
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "1"])
@@ -59,3 +59,33 @@ def test_a_truncated_picture_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ExplainError, match="cannot be read as a picture"):
         load_image(tmp_path / "half.png")
+
+
+def test_a_picture_of_sixteen_bits_is_refused_not_clipped(tmp_path: Path) -> None:
+    Image.new("I;16", (8, 8), 4096).save(tmp_path / "deep.png")
+    with pytest.raises(ExplainError, match="kind 'I;16'; convert it to 8 bits"):
+        load_image(tmp_path / "deep.png")
+
+
+def test_a_picture_that_is_turned_by_its_exif_is_turned(tmp_path: Path) -> None:
+    tall = Image.new("RGB", (10, 20), "red")
+    tall.paste("blue", (0, 10, 10, 20))
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    tall.save(tmp_path / "turned.png", exif=exif)
+    pixels = load_image(tmp_path / "turned.png", size=10)
+    assert pixels[2, 0, 0] == 1
+    assert pixels[0, -1, 0] == 1
+
+
+def test_a_folder_means_its_pictures_in_order(tmp_path: Path) -> None:
+    for name in ("b.png", "a.JPG", "notes.txt"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name, format="PNG")
+    found = find_images([tmp_path, "chelsea", tmp_path / "b.png"])
+    assert [path.name for path in found] == ["a.JPG", "b.png", "chelsea.png", "b.png"]
+
+
+def test_a_folder_without_a_picture_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a picture")
+    with pytest.raises(ExplainError, match="has no picture in it"):
+        find_images([tmp_path])

@@ -6,15 +6,19 @@ sparsity separates the rules, which correlation with the edges of the image does
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 
+import relurules
 from relurules.explain import (
     Classifier,
+    ExplainError,
     Explanation,
     explain,
     gini,
-    input_gradient,
     load_image,
     magnitude,
 )
@@ -36,10 +40,81 @@ def test_sparsity_separates_the_rules(explanation: Explanation) -> None:
     assert 0.30 <= deconv <= 0.33
 
 
-def test_standard_is_the_plain_gradient(classifier: Classifier) -> None:
-    inputs = classifier.normalise(load_image("coffee"))[None].requires_grad_()
+@pytest.mark.parametrize("rule", ["standard", "gradient"])
+def test_two_names_for_the_plain_gradient(classifier: Classifier, rule: str) -> None:
+    image = load_image("coffee")
+    inputs = classifier.normalise(image)[None].requires_grad_()
     (plain,) = torch.autograd.grad(classifier.network(inputs)[0, 967], inputs)
-    assert torch.equal(input_gradient(classifier.network, inputs, "standard", 967), plain)
+    found = explain(classifier, image, rules=[rule], target=967)
+    assert torch.equal(found.maps[rule], plain[0])
+
+
+def test_gradient_needs_no_activation_and_a_rule_does(classifier: Classifier) -> None:
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 3)).requires_grad_(False)
+    bare = replace(classifier, network=linear, labels=("a", "b", "c"), size=4)
+    image = torch.rand(3, 4, 4)
+    found = explain(bare, image, rules=["gradient"], target=1)
+    assert torch.equal(found.maps["gradient"], linear[1].weight[1].reshape(3, 4, 4))
+    with pytest.raises(relurules.NoActivationError):
+        explain(bare, image, rules=["guided"])
+
+
+def test_smooth_and_occlusion_are_the_librarys(classifier: Classifier) -> None:
+    image, steps = load_image("coffee"), {}
+
+    def meter(description: str):
+        def over(items):
+            steps[description] = len(items)
+            return items
+
+        return over
+
+    found = explain(
+        classifier, image, rules=["guided"], smooth=4, sigma=0.1, occlusion=112, meter=meter
+    )
+    inputs = classifier.normalise(image)[None]
+    smoothed = relurules.attribute(classifier.network, inputs, 967, "guided", smooth=4, sigma=0.1)
+    covered = relurules.occlusion(
+        classifier.network, inputs, 967, window=(None, 112, 112), stride=56
+    )
+    torch.testing.assert_close(found.maps["guided"], smoothed[0])
+    torch.testing.assert_close(found.maps["occlusion"], covered[0])
+    assert list(steps) == ["smoothing guided", "occlusion"]
+    assert steps["smoothing guided"] == 4
+
+
+def test_a_square_larger_than_the_image(classifier: Classifier) -> None:
+    with pytest.raises(ExplainError, match="225 pixels does not fit into 224"):
+        explain(classifier, load_image("coffee"), rules=[], occlusion=225)
+
+
+def _fixed(classifier: Classifier, scores: list[float]) -> Classifier:
+    """Return a network whose scores are these, whatever it sees."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, len(scores)))
+    net[1].weight.data.zero_()
+    net[1].bias.data = torch.tensor(scores)
+    labels = tuple(map(str, range(len(scores))))
+    return replace(classifier, network=net.requires_grad_(False), labels=labels, size=4)
+
+
+@pytest.mark.parametrize(
+    ("scores", "probability"),
+    [([0.0, 0.0], 0.5), ([0.25, 0.75], 0.75), ([-1.0, 2.0], 0.9526), ([3.0], None)],
+)
+def test_a_probability_is_one(
+    classifier: Classifier, scores: list[float], probability: float | None
+) -> None:
+    """Also where the network ends in a softmax, and none where there is nothing to compare."""
+    found = explain(_fixed(classifier, scores), torch.rand(3, 4, 4), rules=[])
+    assert found.probability == (
+        None if probability is None else pytest.approx(probability, abs=1e-4)
+    )
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers(classifier: Classifier, bad: float) -> None:
+    with pytest.raises(ExplainError, match="NaN or infinite"):
+        explain(_fixed(classifier, [0.0, bad]), torch.rand(3, 4, 4), rules=["gradient"])
 
 
 def test_deconv_sees_nothing_of_the_image_on_this_network(classifier: Classifier) -> None:

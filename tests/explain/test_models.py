@@ -60,5 +60,6 @@ def test_a_wrong_class_is_named(classifier: Classifier, target: str, message: st
 
 
 def test_an_unknown_model_names_the_known_ones() -> None:
-    with pytest.raises(ExplainError, match=r"'lite9'.*there is: efficientnet_lite0"):
+    message = r"'lite9'.*: efficientnet_lite0, torchvision:NAME, timm:NAME, module:callable"
+    with pytest.raises(ExplainError, match=message):
         load_model("lite9")

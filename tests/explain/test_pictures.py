@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from matplotlib.figure import Figure
 
 from relurules.explain import Explanation, Visualisation, maps_picture, wake_picture
-from relurules.explain._pictures import bright, signed
 
 
 def _titles(figure: Figure) -> list[str]:
@@ -20,13 +21,22 @@ def _explanation() -> Explanation:
 
 def test_each_row_has_the_image_and_two_maps_a_rule() -> None:
     figure = maps_picture([_explanation(), _explanation()])
-    row = ["cup 0.50", "guided", "guided, magnitude", "deconv", "deconv, magnitude"]
+    row = [
+        "cup 0.50",
+        *(f"{r}, {s}" for r in ("guided", "deconv") for s in ("signed", "magnitude")),
+    ]
     assert _titles(figure) == row * 2
 
 
 def test_a_note_is_there_for_a_rule_that_is_drawn_only() -> None:
     notes = {"deconv": "a grid", "leaky": "not here"}
-    assert maps_picture([_explanation()], notes=notes).get_supxlabel() == "a grid"
+    figure = maps_picture([_explanation()], notes=notes, heading="RANDOM")
+    assert [text.get_text() for text in figure.texts] == ["RANDOM", "a grid"]
+
+
+def test_a_class_without_a_probability_is_named_alone() -> None:
+    one = replace(_explanation(), probability=None)
+    assert _titles(maps_picture([one], styles=["overlay"])) == ["cup", "guided", "deconv"]
 
 
 def test_the_pictures_and_the_curves_are_side_by_side() -> None:
@@ -38,12 +48,3 @@ def test_the_pictures_and_the_curves_are_side_by_side() -> None:
     assert _titles(figure) == ["standard: 0.000", "redirected: 5.500", "mean activation"]
     curves = [list(line.get_ydata()) for line in figure.axes[-1].lines[:2]]
     assert curves == [[0.0, 0.0], [0.0, 5.5]]
-
-
-def test_scaling_ignores_outliers_and_survives_zeros() -> None:
-    gradient = torch.linspace(-1, 1, 3 * 40 * 40).reshape(3, 40, 40)
-    spoilt = gradient.clone()
-    spoilt[0, 0, 0] = -1e6
-    torch.testing.assert_close(signed(spoilt)[1:], signed(gradient)[1:], atol=1e-2, rtol=0)
-    assert torch.equal(signed(torch.zeros(3, 4, 4)), torch.full((3, 4, 4), 0.5))
-    assert torch.equal(bright(torch.zeros(3, 4, 4)), torch.zeros(3, 4, 4))

@@ -1,8 +1,9 @@
 """Pictures of what the rules do to a real network, without a download.
 
 A rule is believed when its picture is seen. The weights and photographs used here travel
-inside packages, so everything runs offline. The names below are imported when they are first
-used: `import relurules.explain` must not cost the seconds that importing torch takes.
+inside packages or are files of the user's own, so everything runs offline. The names below are
+imported when they are first used: `import relurules.explain` must not cost the seconds that
+importing torch takes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relurules.explain._errors import ExplainError
-    from relurules.explain._images import load_image, samples
-    from relurules.explain._maps import Explanation, explain, gini, input_gradient, magnitude
+    from relurules.explain._images import find_images, load_image, samples
+    from relurules.explain._maps import Explanation, explain, gini, magnitude
     from relurules.explain._models import Classifier, load_model
     from relurules.explain._pictures import maps_picture, wake_picture
     from relurules.explain._wake import Visualisation, wake
@@ -24,8 +25,8 @@ _HOME = {
     "Explanation": "_maps",
     "Visualisation": "_wake",
     "explain": "_maps",
+    "find_images": "_images",
     "gini": "_maps",
-    "input_gradient": "_maps",
     "load_image": "_images",
     "load_model": "_models",
     "magnitude": "_maps",
@@ -41,8 +42,8 @@ __all__ = [
     "Explanation",
     "Visualisation",
     "explain",
+    "find_images",
     "gini",
-    "input_gradient",
     "load_image",
     "load_model",
     "magnitude",

@@ -1,126 +1,189 @@
-"""The commands that draw: what they take, what they print, where they write.
+"""The commands that draw: what they do, what they print, where they write.
 
-Progress goes to standard error and results to standard output, so that a script can read the
-path of the file. Torch is imported when a command runs, not before: see `relurules.explain`.
+Progress and warnings go to standard error and results to standard output, so that a script can
+read the paths of the files. Torch is imported when a command runs, not before: see
+`relurules.explain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 from relurules import explain as _explain
+from relurules.errors import NoActivationError
+from relurules.explain import _options as options
+from relurules.explain._pages import pages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from relurules.explain import Explanation, Visualisation
-
-T = TypeVar("T")
+    from relurules.explain import Classifier, Explanation, Visualisation
+    from relurules.explain._maps import Meter
 
 _EXPLAINING = ["standard", "guided", "deconv"]
 _WAKING = ["standard", "redirected"]
-
-
-def _png(out: Path) -> Path:
-    if out.suffix.lower() == ".png":
-        return out
-    raise typer.BadParameter(f"{out} does not end in .png")
-
-
-_MODEL = typer.Option(help="The network.")
-_RULE = typer.Option(help="A rule; repeat the option for more.")
-_OUT = typer.Option(help="The PNG to write.", dir_okay=False, writable=True, callback=_png)
+_STYLES = ["signed", "magnitude"]
 
 
 def explain(
     *,
-    images: Annotated[
-        list[str], typer.Argument(help="Paths, or names of scikit-image samples (chelsea).")
-    ],
-    model: Annotated[str, _MODEL] = "efficientnet_lite0",
-    rule: Annotated[list[str], _RULE] = _EXPLAINING,
-    target: Annotated[
-        str | None, typer.Option(help="Class index or name; default: the most probable.")
-    ] = None,
-    out: Annotated[Path, _OUT] = Path("rules.png"),
+    images: options.Images,
+    model: options.Model = "efficientnet_lite0",
+    weights: options.Weights = None,
+    classes: options.Classes = None,
+    size: options.Size = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    rule: options.Rules = _EXPLAINING,
+    smooth: options.Smooth = 0,
+    sigma: options.Sigma = 0.15,
+    occlusion: options.Occlusion = 0,
+    target: options.Target = None,
+    style: options.Styles = _STYLES,
+    percentile: options.Percentile = None,
+    out: options.Out = Path("rules.png"),
 ) -> None:
     """Show which pixels a class score rests on, under each rule."""
-    classifier = _explain.load_model(model)
+    plan = pages(_explain.find_images(images), out)
+    classifier = _explain.load_model(
+        model, weights=weights, classes=classes, size=size, mean=mean, std=std
+    )
+    _warn(classifier)
     index = None if target is None else classifier.class_index(target)
-    pixels = [_explain.load_image(image, size=classifier.size) for image in images]
-    explanations = [
-        _explain.explain(classifier, picture, rules=rule, target=index)
-        for picture in _progress("explaining")(pixels)
-    ]
-    figure = _explain.maps_picture(explanations, notes=classifier.notes)
-    _finish(_sparsity_table(images, explanations), figure, out)
+    table = _sparsity_table([*rule, "occlusion"] if occlusion else rule)
+    with _bars() as meter, _hinting():
+
+        def explained(path: Path) -> Explanation:
+            return _explain.explain(
+                classifier,
+                _explain.load_image(path, size=classifier.size),
+                rules=rule,
+                target=index,
+                smooth=smooth,
+                sigma=sigma,
+                occlusion=occlusion,
+                meter=meter,
+            )
+
+        for page in meter("files")(plan):
+            found = [explained(path) for path in meter("pictures")(page.images)]
+            figure = _explain.maps_picture(
+                found,
+                styles=style,
+                percentile=percentile,
+                notes=classifier.notes,
+                heading=classifier.warning,
+            )
+            _write(figure, page.out)
+            _add_rows(table, page.images, found)
+    _finish(table, [page.out for page in plan])
 
 
 def wake(
     *,
-    model: Annotated[str, _MODEL] = "efficientnet_lite0",
+    model: options.Model = "efficientnet_lite0",
+    weights: options.Weights = None,
     layer: Annotated[str, typer.Option(help="The module whose output to excite.")] = "bn2.act",
     channel: Annotated[int, typer.Option(min=0, help="The channel of that output.")] = 424,
     steps: Annotated[int, typer.Option(min=1, help="Optimisation steps.")] = 64,
     size: Annotated[int, typer.Option(min=32, help="Pixels on a side.")] = 128,
     until: Annotated[int, typer.Option(min=0, help="Last step with the rule active.")] = 16,
-    rule: Annotated[list[str], _RULE] = _WAKING,
+    rule: options.Rule = _WAKING,
     seed: Annotated[int, typer.Option(help="Of the start and the random views.")] = 0,
-    out: Annotated[Path, _OUT] = Path("wake.png"),
+    out: options.Png = Path("wake.png"),
 ) -> None:
     """Draw what excites one channel; under redirected also where the channel is dead."""
-    classifier = _explain.load_model(model)
-    drawn = [
-        _explain.wake(
-            classifier,
-            name,
-            layer=layer,
-            channel=channel,
-            steps=steps,
-            size=size,
-            until=until,
-            seed=seed,
-            progress=_progress(name),
-        )
-        for name in rule
-    ]
-    title = f"{model}, {layer}, channel {channel}"
-    figure = _explain.wake_picture(drawn, until=until, title=title)
-    _finish(_objective_table(drawn), figure, out)
+    classifier = _explain.load_model(model, weights=weights)
+    _warn(classifier)
+    with _bars() as meter:
+        drawn = [
+            _explain.wake(
+                classifier,
+                name,
+                layer=layer,
+                channel=channel,
+                steps=steps,
+                size=size,
+                until=until,
+                seed=seed,
+                progress=meter(name),
+            )
+            for name in rule
+        ]
+    title = "\n".join(filter(None, (classifier.warning, f"{model}, {layer}, channel {channel}")))
+    _write(_explain.wake_picture(drawn, until=until, title=title), out)
+    _finish(_objective_table(drawn), [out])
 
 
-def _progress(description: str) -> Callable[[Iterable[T]], Iterable[T]]:
-    console = Console(stderr=True)
-    return lambda items: track(items, description=description, console=console)
+@contextmanager
+def _bars() -> Iterator[Meter]:
+    """Give progress bars, which may be within each other and vanish when they are full."""
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+
+        def meter(description: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
+            return lambda steps: _counted(bars, description, steps)
+
+        yield meter
 
 
-def _sparsity_table(images: list[str], explanations: list[Explanation]) -> Table:
-    rules = explanations[0].maps
-    table = Table("image", "class", "probability", *rules, title="Gini sparsity of each map")
+def _counted(bars: Progress, description: str, steps: Sequence[Any]) -> Iterator[Any]:
+    task = bars.add_task(description, total=len(steps))
+    for step in steps:
+        yield step
+        bars.advance(task)
+    bars.remove_task(task)
+
+
+@contextmanager
+def _hinting() -> Iterator[None]:
+    """Say how it is done here, where the library says how it is done in Python."""
+    try:
+        yield
+    except NoActivationError as error:
+        raise _explain.ExplainError(
+            f"{error} Here: --rule {options.GRADIENT} is the model's own gradient."
+        ) from error
+
+
+def _warn(classifier: Classifier) -> None:
+    if classifier.warning:
+        typer.secho(f"Warning: {classifier.warning}.", fg="red", bold=True, err=True)
+
+
+def _sparsity_table(rules: Sequence[str]) -> Table:
+    return Table("image", "class", "probability", *rules, title="Gini sparsity of each map")
+
+
+def _add_rows(table: Table, images: Sequence[Path], explanations: Sequence[Explanation]) -> None:
     for image, found in zip(images, explanations, strict=True):
         sizes = map(_explain.magnitude, found.maps.values())
         sparsity = (f"{_explain.gini(size):.2f}" for size in sizes)
-        table.add_row(Path(image).name, found.label, f"{found.probability:.2f}", *sparsity)
-    return table
+        probability = "" if found.probability is None else f"{found.probability:.2f}"
+        table.add_row(image.name, found.label, probability, *sparsity)
 
 
-def _objective_table(drawn: list[Visualisation]) -> Table:
+def _objective_table(drawn: Sequence[Visualisation]) -> Table:
     table = Table("rule", "first step", "last step", title="mean activation")
     for each in drawn:
         table.add_row(each.rule, f"{each.objective[0]:.3f}", f"{each.final:.3f}")
     return table
 
 
-def _finish(table: Table, figure: Figure, out: Path) -> None:
-    """Write the figure first: what is printed is then true."""
+def _write(figure: Figure, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out)
+
+
+def _finish(table: Table, files: Sequence[Path]) -> None:
+    """Say what was found and where it lies, after the files are there: it is then true."""
     Console().print(table)
-    typer.echo(f"wrote {out}")
+    for out in files:
+        typer.echo(f"wrote {out}")

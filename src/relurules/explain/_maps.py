@@ -1,79 +1,106 @@
-"""The gradient of a class score with respect to the pixels, under each rule.
+"""What a class score rests on, under each rule.
 
-This is the whole of what a user of the package writes: apply a rule, call the model, and let
-the framework differentiate. The parameters are frozen and only the input is differentiated,
-so a network comes back exactly as it was given.
+The maps are the library's own, `relurules.attribute` and `relurules.occlusion`; added here is
+what a reader wants beside them: which class it is and how sure the network is of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import relurules
+from relurules.explain._errors import ExplainError
 from relurules.explain._models import Classifier
+from relurules.explain._options import GRADIENT
+
+Meter: TypeAlias = Callable[[str], Callable[[Sequence[Any]], Iterable[Any]]]
+"""From a description to what wraps a list of steps, to show how far they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """One picture, what the network sees in it, and the gradient under each rule.
+    """One picture, what the network sees in it, and its maps.
 
     Attributes:
         image: Shape `(3, size, size)`, in [0, 1].
         label: The name of the explained class.
-        probability: The probability that the network gives it.
-        maps: The input gradient of the class score by rule, each of the image's shape.
+        probability: The probability that the network gives it; None where there is one class.
+        maps: By rule, each of the image's shape.
     """
 
     image: Tensor
     label: str
-    probability: float
+    probability: float | None
     maps: Mapping[str, Tensor]
+
+    @property
+    def title(self) -> str:
+        """The class, and its probability if there is one."""
+        return self.label if self.probability is None else f"{self.label} {self.probability:.2f}"
 
 
 def explain(
-    classifier: Classifier, image: Tensor, *, rules: Iterable[str], target: int | None = None
+    classifier: Classifier,
+    image: Tensor,
+    *,
+    rules: Iterable[str],
+    target: int | None = None,
+    smooth: int = 0,
+    sigma: float = 0.15,
+    occlusion: int = 0,
+    meter: Meter = lambda description: iter,
 ) -> Explanation:
-    """Differentiate a class score with respect to the input, once for each rule.
+    """Return what a class score rests on: a gradient for each rule, and where covering hurts.
 
     Args:
         classifier: The network.
         image: Shape `(3, size, size)`, in [0, 1].
-        rules: Names of rules.
+        rules: Names of rules; `"gradient"` is the model's own gradient, without a rule.
         target: The index of the class; None is the most probable one.
+        smooth: How many noisy copies to average each gradient over (SmoothGrad); 0 is none.
+        sigma: That noise's standard deviation, as a share of the range of the input.
+        occlusion: The side in pixels of a square that covers the image; 0 is no such map.
+        meter: Shows how far SmoothGrad and occlusion are.
+
+    Raises:
+        ExplainError: The network's scores are not finite, or the square is larger than the image.
+        NoActivationError: As for `relurules.apply`.
+        UncoveredActivationError: As for `relurules.apply`.
 
     Example:
         >>> from relurules.explain import explain, load_image, load_model
         >>> cat = explain(load_model(), load_image("chelsea"), rules=["guided"])
-        >>> cat.label, cat.maps["guided"].shape
-        ('Egyptian cat', torch.Size([3, 224, 224]))
+        >>> cat.title, cat.maps["guided"].shape
+        ('Egyptian cat 0.38', torch.Size([3, 224, 224]))
     """
     inputs = classifier.normalise(image)[None]
-    with torch.no_grad():
-        probabilities = classifier.network(inputs)[0].softmax(dim=0)
-    index = int(probabilities.argmax()) if target is None else target
+    scores = _scores(classifier, inputs)
+    index = int(scores.argmax()) if target is None else target
+    maps = {
+        rule: relurules.attribute(
+            classifier.network,
+            inputs,
+            index,
+            None if rule == GRADIENT else rule,
+            smooth=smooth,
+            sigma=sigma,
+            progress=meter(f"smoothing {rule}") if smooth else iter,
+        )[0]
+        for rule in rules
+    }
+    if occlusion:
+        maps["occlusion"] = _occluded(classifier, inputs, index, occlusion, meter)
     return Explanation(
         image=image,
         label=classifier.labels[index],
-        probability=float(probabilities[index]),
-        maps={rule: input_gradient(classifier.network, inputs, rule, index)[0] for rule in rules},
+        probability=_probability(scores, index),
+        maps=maps,
     )
-
-
-def input_gradient(network: nn.Module, inputs: Tensor, rule: str, target: int) -> Tensor:
-    """Return the gradient of the score of class `target` with respect to `inputs`.
-
-    The score, not a loss, is differentiated, and the rule is told so: with the other sign
-    guided and deconv would keep the evidence against the class.
-    """
-    inputs = inputs.detach().requires_grad_()
-    with relurules.apply(network, rule, gradient_of="score") as model:
-        scores = model(inputs)[:, target]
-        (gradient,) = torch.autograd.grad(scores.sum(), inputs)
-    return gradient
 
 
 def magnitude(gradient: Tensor) -> Tensor:
@@ -101,3 +128,35 @@ def gini(sizes: Tensor) -> float:
         return 0.0
     ranks = torch.arange(1, count + 1, dtype=ordered.dtype)
     return float(2 * (ranks * ordered).sum() / (count * total) - (count + 1) / count)
+
+
+def _scores(classifier: Classifier, inputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        scores: Tensor = classifier.network(inputs)[0]
+    if bool(scores.isfinite().all()):
+        return scores
+    raise ExplainError(f"{classifier.name} gives scores that are NaN or infinite.")
+
+
+def _probability(scores: Tensor, index: int) -> float | None:
+    """Return the share of one class, also where the network ends in a softmax itself."""
+    if len(scores) == 1:
+        return None
+    shares = bool((scores >= 0).all()) and abs(float(scores.sum()) - 1) < 1e-3
+    return float(scores[index] if shares else scores.softmax(dim=0)[index])
+
+
+def _occluded(
+    classifier: Classifier, inputs: Tensor, index: int, side: int, meter: Meter
+) -> Tensor:
+    if side > classifier.size:
+        raise ExplainError(f"A square of {side} pixels does not fit into {classifier.size}.")
+    found: Tensor = relurules.occlusion(
+        classifier.network,
+        inputs,
+        index,
+        window=(None, side, side),
+        stride=max(1, side // 2),
+        progress=meter("occlusion"),
+    )[0]
+    return found
