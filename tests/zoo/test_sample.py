@@ -12,6 +12,7 @@ pytest.importorskip("torchvision")
 pytest.importorskip("timm")
 sys.path.insert(0, str(Path(__file__).parent))
 
+import page  # noqa: E402
 import sweep  # noqa: E402 - it imports the frameworks
 
 SAMPLE = {
@@ -49,3 +50,19 @@ def test_model(name: str) -> None:
     expected = dict.fromkeys(sweep.RULES, SAMPLE[name]) | {"outgoing": "equal"}
     assert [(r, r.outcome) for r in results if r.outcome != expected[r.rule]] == []
     assert not all("plain" in result.detail for result in results)
+
+
+def test_the_page_has_every_model_and_counts_it() -> None:
+    results = [
+        sweep.Result("timm:a", "guided", "equal", "7 nodes (the plain one too)"),
+        sweep.Result("timm:a", "deconv", "none"),
+        sweep.Result("timm:a", "outgoing", "failed", "differs by 1.0e-01 of the largest"),
+        sweep.Result("timm:b", "-", "unrun", "RuntimeError: too large"),
+    ]
+    lines = [f"{result} 3s" for result in results]
+    text = page.page(page.read([*lines, "{'equal': 1}"]))
+    assert r"| `timm:a` | 7\* | none | failed |" in text
+    assert "| `timm:b` | unrun | unrun | unrun |" in text
+    assert "| equal | 1 | 0 | 0 |" in text
+    assert "| failed | 0 | 0 | 1 |" in text
+    assert "| unrun | 1 | 1 | 1 |" in text
