@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from reference import RELU6, act
+from reference import RELU6, act, same
 from torch import Tensor, nn
 
 
@@ -42,3 +44,14 @@ def output_by_hand(net: Net, x: Tensor, rule: str, rule6: str = "", rule_b: str 
         return inner + act(h - 1, rule)
 
     return block(net.b, block(net.a, x, rule), rule_b or rule)
+
+
+@contextmanager
+def nothing_stays_behind(net: nn.Module, x: Tensor) -> Iterator[None]:
+    """Hold the model to its gradient and its hooks of before."""
+    before = gradient(net, x)
+    yield
+    assert same(gradient(net, x), before)
+    assert not net._forward_hooks
+    assert not net._forward_pre_hooks
+    assert not torch.overrides._get_current_function_mode_stack()

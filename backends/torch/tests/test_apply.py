@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.nn.functional as F
-from blocks import Net, by_hand, gradient, output_by_hand
+from blocks import Net, by_hand, gradient, nothing_stays_behind, output_by_hand
 from reference import same
 from torch import Tensor, nn
 
@@ -31,12 +31,8 @@ def x() -> Tensor:
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_behind(net: Net, x: Tensor) -> Iterator[None]:
-    before = gradient(net, x)
-    yield
-    assert same(gradient(net, x), before)
-    assert not net._forward_hooks
-    assert not net._forward_pre_hooks
-    assert not torch.overrides._get_current_function_mode_stack()
+    with nothing_stays_behind(net, x):
+        yield
 
 
 def test_the_model_is_the_very_object(net: Net, x: Tensor) -> None:

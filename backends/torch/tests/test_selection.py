@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from blocks import Net, by_hand, gradient
+from blocks import Net, by_hand, gradient, nothing_stays_behind
 from reference import RELU6, same
 from torch import Tensor, nn
 
@@ -28,12 +28,8 @@ def x() -> Tensor:
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_behind(net: Net, x: Tensor) -> Iterator[None]:
-    before = gradient(net, x)
-    yield
-    assert same(gradient(net, x), before)
-    assert not net._forward_hooks
-    assert not net._forward_pre_hooks
-    assert not torch.overrides._get_current_function_mode_stack()
+    with nothing_stays_behind(net, x):
+        yield
 
 
 def test_the_report_names_each_site(net: Net, x: Tensor) -> None:
