@@ -249,10 +249,16 @@ def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], name
         relurules.apply(nn.ReLU(), **arguments)
 
 
-@pytest.mark.parametrize("thing", [3, None, [nn.ReLU()], torch.relu, "resnet18"])
+@pytest.mark.parametrize("thing", [3, None, [nn.ReLU()], "resnet18"])
 def test_what_is_no_model(thing: object) -> None:
     with pytest.raises(relurules.UnsupportedModelError, match="No installed backend takes"):
         relurules.apply(thing, "guided")
+
+
+def test_a_function_of_tensors_is_no_model() -> None:
+    """Where JAX is loaded any function may be one of JAX's, which only a call can tell."""
+    with pytest.raises((relurules.UnsupportedModelError, NoActivationError)):
+        relurules.apply(torch.relu, "guided")(X)
 
 
 @pytest.mark.parametrize("excluded", [nn.ReLU(inplace=True), nn.ReLU6(inplace=True), nn.ReLU()])
