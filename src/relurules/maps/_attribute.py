@@ -112,7 +112,7 @@ def attribute(
     Example:
         >>> import torch, relurules
         >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
-        >>> relurules.attribute(net, torch.ones(1, 2), target=0, smooth=8).shape
+        >>> relurules.attribute(net, torch.rand(1, 2), target=0, smooth=8).shape
         torch.Size([1, 2])
     """
     check_count("smooth", smooth, least=0)
