@@ -181,7 +181,7 @@ class _Work:
             noisy = self._like_inputs(noise.noisy(rows, copies) for noise in noises)
             found = gradient(part_of(self.scores, rows), noisy)
             for mean, one in zip(means, found, strict=True):
-                values = AVERAGES[average](self.arrays.to_numpy(one).astype(np.float64))
+                values = AVERAGES[average](self.arrays.to_numpy(one))
                 mean.add(rows, values.reshape(-1, rows.stop - rows.start, *values.shape[1:]))
         return self._like_inputs(mean.value for mean in means)
 

@@ -22,7 +22,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Average: TypeAlias = Literal["mean", "squared", "magnitude"]
 
 AVERAGES: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
-    {"mean": lambda g: g, "squared": np.square, "magnitude": np.abs}
+    {
+        "mean": lambda g: g,
+        "squared": lambda g: np.square(g, dtype=np.float64),
+        "magnitude": np.abs,
+    }
 )
 """What is averaged over the noise: the gradient, its square or its size."""
 
@@ -69,14 +73,16 @@ class Noise:
 
     def noisy(self, rows: slice, copies: slice) -> Array:
         """Return some of the samples under some of the noise, one copy after the other."""
-        drawn = np.stack([self._draw(copy) for copy in range(copies.start, copies.stop)])
-        scale = np.broadcast_to(self.scale(), self.values.shape)
-        noisy: Array = self.values[rows] + scale[rows] * drawn[:, None]
-        return noisy.reshape(-1, *self.values.shape[1:])
-
-    def _draw(self, copy: int) -> Any:
-        generator = np.random.default_rng((*self.seed, copy))
-        return generator.standard_normal(self.values.shape[1:], dtype=np.float32)
+        sample = self.values.shape[1:]
+        drawn = np.empty((copies.stop - copies.start, *sample), np.float32)
+        for place, copy in zip(drawn, range(copies.start, copies.stop), strict=True):
+            generator = np.random.default_rng((*self.seed, copy))
+            generator.standard_normal(out=place, dtype=np.float32)
+        dtype = np.result_type(self.values.dtype, np.float32)
+        scale = np.broadcast_to(self.scale().astype(dtype), self.values.shape)
+        noisy: Array = drawn[:, None] * scale[rows]
+        noisy += self.values[rows]
+        return noisy.reshape(-1, *sample)
 
 
 class Mean:
@@ -89,7 +95,8 @@ class Mean:
     def add(self, rows: slice, values: Array) -> None:
         """Take in more values of some rows, shape `(copies, rows, ...)`."""
         self._counts[rows] += len(values)
-        self.value[rows] += (values - self.value[rows]).sum(axis=0) / self._counts[rows]
+        total = values.sum(axis=0, dtype=np.float64)
+        self.value[rows] += (total - len(values) * self.value[rows]) / self._counts[rows]
 
 
 def copies_in_a_batch(smooth: int, elements: int) -> int:
