@@ -138,3 +138,28 @@ def test_dtype_is_kept(dtype: str) -> None:
 def test_integers_have_no_gradient() -> None:
     with pytest.raises(TypeError, match="floating point; got int32"):
         relurules.attribute(net, jnp.ones((1, 6, 5, 2), "int32"), 0)
+
+
+def test_model_that_works_in_place_does_not_reach_the_users_array() -> None:
+    def in_place(x: Any) -> Any:
+        x -= 0.5
+        x /= 0.25
+        return net(x)
+
+    pure = lambda x: net((x - 0.5) / 0.25)  # noqa: E731
+    x = IMAGES.copy()
+    for target in (None, 1):
+        found = relurules.attribute(in_place, x, target)
+        np.testing.assert_array_equal(x, IMAGES)
+        np.testing.assert_allclose(found, relurules.attribute(pure, x, target), rtol=1e-6)
+    window = (3, 5, None)
+    found = relurules.occlusion(in_place, x, 1, window=window, stride=3)
+    np.testing.assert_array_equal(x, IMAGES)
+    expected = relurules.occlusion(pure, x, 1, window=window, stride=3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_score_for_several_samples_is_refused() -> None:
+    for options in ({}, {"smooth": 8}):
+        with pytest.raises(ValueError, match=r"scores of shape \(\) for .* samples"):
+            relurules.attribute(net, IMAGES, lambda y: y[0, 1], **options)

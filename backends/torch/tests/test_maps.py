@@ -64,7 +64,7 @@ TARGETS = {
     "scalar tensor": (torch.tensor(4), lambda y: y[:, 4]),
     "NumPy": (np.array([3, 1, 0, 2]), lambda y: y[range(4), [3, 1, 0, 2]]),
     "callable": (lambda y: y[:, 1] - y[:, 0], lambda y: y[:, 1] - y[:, 0]),
-    "callable sum": (lambda y: y.square().sum(), lambda y: y.square().sum()),
+    "callable of many outputs": (lambda y: y.square().sum(1), lambda y: y.square().sum(1)),
     "largest": (None, lambda y: y.max(dim=1).values),
 }
 
@@ -271,6 +271,59 @@ def test_outputs_that_are_no_rows_of_samples(images: Tensor, target: Any) -> Non
 
     with pytest.raises(ValueError, match=r"for 4 samples"):
         relurules.attribute(Boxes(), images, target)
+
+
+SCALARS = {
+    "first row": lambda y: y[0, 3],
+    "mean": lambda y: y[:, 3].mean(),
+    "sum": lambda y: y[:, 3].sum(),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("options", [{}, {"smooth": 8}, {"batch_size": 1}, {"batch_size": 3}])
+def test_one_score_for_several_samples_is_refused(
+    net: Net, images: Tensor, name: str, options: Any
+) -> None:
+    """It would explain one sample, or all of them by a share that the batch size decides."""
+    for x in (images, images[:1]):
+        with pytest.raises(ValueError, match=r"scores of shape \(\) for .* samples"):
+            relurules.attribute(net, x, SCALARS[name], **options)
+
+
+def test_output_without_a_sample_axis(net: Net, images: Tensor) -> None:
+    squeezed = lambda model, x: model(x).squeeze(0)  # noqa: E731
+    for target in (3, None):
+        with pytest.raises(ValueError, match=r"shape \(5,\) for 1 samples.*axis 0"):
+            relurules.attribute(net, images[:1], target, call=squeezed)
+        with pytest.raises(ValueError, match=r"shape \(\) for 1 samples"):
+            relurules.attribute(net, images[:1], target, call=lambda model, x: model(x)[0, 0])
+    flat = lambda model, x: model(x)[:, 0]  # noqa: E731
+    expected = relurules.attribute(net, images, 0)
+    assert torch.equal(relurules.attribute(net, images, (), call=flat), expected)
+
+
+@pytest.mark.parametrize("rule", ["guided", None])
+def test_unknown_option(net: Net, images: Tensor, rule: Any) -> None:
+    with pytest.raises(TypeError, match=r"attribute\(\) has no argument 'smoooth'"):
+        relurules.attribute(net, images, 0, rule, smoooth=50)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "option", [{"only": "x"}, {"exclude": "x"}, {"missing": "ignore"}, {"match": "structural"}]
+)
+def test_option_that_would_do_nothing(net: Net, images: Tensor, option: Any) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(option))} would do nothing"):
+        relurules.attribute(net, images, 0, None, **option)
+
+
+def test_own_gradient_inside_an_applied_rule(net: Net, images: Tensor) -> None:
+    deconv = relurules.attribute(net, images, 0, "deconv")
+    plain = relurules.attribute(net, images, 0, None)
+    with relurules.apply(net, "deconv"):
+        assert torch.equal(relurules.attribute(net, images, 0, None), deconv)
+        assert torch.equal(relurules.attribute(net, images, 0, "standard"), plain)
+    assert not torch.equal(deconv, plain)
 
 
 def test_progress_that_leaves_batches_out(net: Net, images: Tensor) -> None:

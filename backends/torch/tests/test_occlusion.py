@@ -47,7 +47,7 @@ BAD_WINDOWS = {
     "larger than the input": ({"window": (3, 15, 4)}, "from 1 to 14"),
     "gap": ({"window": (3, 4, 4), "stride": (1, 5, 1)}, "nothing stays uncovered"),
     "no stride": ({"window": (3, 4, 4), "stride": 0}, "stride"),
-    "scalar score": ({"window": (3, 4, 4), "target": lambda y: y.sum()}, "one for each sample"),
+    "scalar score": ({"window": (3, 4, 4), "target": lambda y: y.sum()}, "one number for each"),
 }
 
 
@@ -72,3 +72,24 @@ def test_integers_would_cut_the_map(net: Net, images: Tensor) -> None:
         covered[:, place] = 0
         fall = (model(tokens) - model(covered))[:, 0].detach()
         torch.testing.assert_close(found[:, place], fall.double(), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("baseline", [float("nan"), float("inf"), 1j, None, "grey"])
+def test_baseline_that_is_no_number(net: Net, images: Tensor, baseline: Any) -> None:
+    with pytest.raises(ValueError, match="finite real numbers"):
+        relurules.occlusion(net, images, 0, window=(3, 7, 6), baseline=baseline)
+
+
+@pytest.mark.parametrize("shape", [(2,), (4, 3, 14, 12), (3, 14, 1, 1)])
+def test_baseline_of_another_shape(net: Net, images: Tensor, shape: Any) -> None:
+    with pytest.raises(ValueError, match="does not broadcast to a sample"):
+        relurules.occlusion(net, images, 0, window=(3, 7, 6), baseline=np.zeros(shape))
+
+
+def test_baseline_and_stride_of_other_types(net: Net, images: Tensor) -> None:
+    expected = relurules.occlusion(net, images, 0, window=(3, 7, 6), stride=3, baseline=0.5)
+    for baseline in (torch.full((3, 1, 1), 0.5, requires_grad=True), np.float32(0.5)):
+        found = relurules.occlusion(
+            net, images, 0, window=(3, 7, 6), stride=np.int64(3), baseline=baseline
+        )
+        assert torch.equal(found, expected)

@@ -108,3 +108,25 @@ def test_sigma_for_each_input() -> None:
     assert len({tuple(row.tolist()) for x, _ in met for row in x}) == 4
     with pytest.raises(ValueError, match="3 values of sigma for 2 inputs"):
         relurules.attribute(Two(), (a, b), 0, smooth=4, sigma=(0.1, 0.1, 0.1))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("relative", [True, False])
+def test_no_noise_is_added_to_what_is_not_finite(
+    net: Net, images: Tensor, value: float, relative: bool
+) -> None:
+    """The range, and with it the whole sample, would be NaN, and the map finite and wrong."""
+    images[1, 0, 2, 2] = value
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        relurules.attribute(net, images, 0, smooth=4, relative=relative)
+
+
+@pytest.mark.parametrize("weight", [1e-5, 6e4])
+def test_map_that_its_dtype_cannot_hold(weight: float) -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Flatten()).half()
+    x = torch.rand(2, 3).half() + 1
+    call = lambda model, x: model(x) * weight  # noqa: E731
+    options = {"smooth": 4, "call": call}
+    assert relurules.attribute(model, x, 0, **options).any()
+    with pytest.raises(ValueError, match="does not fit into the input's dtype"):
+        relurules.attribute(model, x, 0, average="squared", **options)

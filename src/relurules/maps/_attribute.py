@@ -77,7 +77,8 @@ def attribute(
         target: Which output of each sample to explain: an index, a tuple of indices, a list or
             array with one of these for each sample, a callable from the model's outputs to one
             score for each sample, or None for the largest.
-        rule: As in `relurules.apply`; None is the model's own gradient, whatever is in it.
+        rule: As in `relurules.apply`; None is the gradient the model has by itself, which
+            inside an applied rule is that rule's. `"standard"` is the plain one everywhere.
         smooth: How many noisy copies to average over (SmoothGrad); 0 is the plain map.
         sigma: Standard deviation of that noise, as a share of each sample's range (largest
             value minus smallest), 0.15 as in the paper's pictures; or a tuple, one for each
@@ -103,7 +104,7 @@ def attribute(
     Raises:
         IndexError: The target is out of range.
         ValueError: The target or an option does not fit; the output does not depend on an
-            input.
+            input (Torch; JAX gives zeros there); the input holds NaN where noise is wanted.
         TypeError: The input is not of floating point, or the model returned no single array.
         UnsupportedModelError: The backend has no gradient function.
         NoActivationError: As for `relurules.apply`.
@@ -115,6 +116,7 @@ def attribute(
         >>> relurules.attribute(net, torch.rand(1, 2), target=0, smooth=8).shape
         torch.Size([1, 2])
     """
+    _check_options(options, rule)
     check_count("smooth", smooth, least=0)
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size, least=1)
@@ -183,7 +185,10 @@ class _Work:
             for mean, one in zip(means, found, strict=True):
                 values = AVERAGES[average](self.arrays.to_numpy(one))
                 mean.add(rows, values.reshape(-1, rows.stop - rows.start, *values.shape[1:]))
-        return self._like_inputs(mean.value for mean in means)
+        found = self._like_inputs(mean.value for mean in means)
+        for one, mean in zip(found, means, strict=True):
+            _check_cast(mean.value, self.arrays.to_numpy(one))
+        return found
 
     def _joined(self, parts: Iterable[Any]) -> Array:
         return np.concatenate([self.arrays.to_numpy(part) for part in parts])
@@ -206,6 +211,26 @@ class _Work:
     def _like_inputs(self, values: Iterable[Any]) -> Inputs:
         pairs = zip(values, self.inputs, strict=True)
         return tuple(self.arrays.from_numpy(value, like=x) for value, x in pairs)
+
+
+def _check_options(options: Options, rule: Rules | None) -> None:
+    if unknown := options.keys() - Options.__annotations__.keys():
+        raise TypeError(f"attribute() has no argument {', '.join(map(repr, sorted(unknown)))}.")
+    if rule is None and (idle := options.keys() - {"backend"}):
+        raise ValueError(
+            f"{', '.join(sorted(idle))} would do nothing: rule=None puts no rule behind the model."
+        )
+
+
+def _check_cast(exact: Array, cast: Array) -> None:
+    """Raise where the input's dtype has no room for the map."""
+    rows = exact.reshape(len(exact), -1), cast.reshape(len(cast), -1)
+    lost = rows[0].any(axis=1) & ~rows[1].any(axis=1)
+    if lost.any() or (np.isfinite(exact) & ~np.isfinite(cast)).any():
+        raise ValueError(
+            f"The map does not fit into the input's dtype: its values reach "
+            f"{np.abs(exact).max():.1e}. Use a wider dtype for the model and the input."
+        )
 
 
 def _ruled(model: Any, rule: Rules | None, options: Options) -> AbstractContextManager[Any]:

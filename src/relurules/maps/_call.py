@@ -37,12 +37,12 @@ class Caller:
     call: Call | None
 
     def scores(self, scores: Scores, *inputs: Any) -> Any:
-        """Return one score for each sample, or one number that a user's own target gives."""
-        outputs = self._outputs(*inputs)
+        """Return one score for each sample."""
+        outputs, rows = self._outputs(*inputs), len(inputs[0])
         if isinstance(scores, Picked):
-            return _checked(scores(self._with_samples(outputs)), len(inputs[0]))
+            return scores(self._with_samples(outputs, rows))
         found = scores(outputs)
-        return _checked(found if self.batched else found[None], len(inputs[0]))
+        return _checked(found if self.batched else found[None], rows)
 
     def evaluate(self, scores: Scores, *inputs: Any) -> Array:
         """Return one score for each sample as numbers, taken without a gradient."""
@@ -51,17 +51,28 @@ class Caller:
 
     def outputs(self, inputs: Inputs, size: int) -> Array:
         """Return the model's outputs as numbers, of at most `size` samples at once."""
-        parts = (tuple(x[rows] for x in inputs) for rows in spans(samples_of(inputs), size))
-        found = (self.arrays.evaluate(self._outputs, part) for part in parts)
-        return np.concatenate([self.arrays.to_numpy(self._with_samples(each)) for each in found])
+        found = []
+        for rows in spans(samples_of(inputs), size):
+            part = tuple(x[rows] for x in inputs)
+            outputs = self.arrays.evaluate(self._outputs, part)
+            found.append(self.arrays.to_numpy(self._with_samples(outputs, len(part[0]))))
+        return np.concatenate(found)
 
     def _outputs(self, *inputs: Any) -> Any:
         inputs = inputs if self.batched else tuple(x[0] for x in inputs)
         return self.call(self.model, *inputs) if self.call else self.model(*inputs)
 
-    def _with_samples(self, outputs: Any) -> Any:
-        shape_of(outputs)
-        return outputs if self.batched else outputs[None]
+    def _with_samples(self, outputs: Any, rows: int) -> Any:
+        shape = shape_of(outputs)
+        if not self.batched:
+            return outputs[None]
+        if shape[:1] != (rows,):
+            raise ValueError(
+                f"The model gave outputs of shape {shape} for {rows} samples; axis 0 must "
+                "separate the samples. Pass call=, such as lambda model, x: "
+                "model(x).reshape(len(x), -1), or batched=False where the model takes one sample."
+            )
+        return outputs
 
 
 def arrays_of(model: Any, name: str | None) -> Arrays:
@@ -119,11 +130,11 @@ def spans(count: int, size: int) -> list[slice]:
 
 def _checked(scores: Any, rows: int) -> Any:
     shape = shape_of(scores)
-    if shape not in ((), (rows,)):
+    if shape != (rows,):
         raise ValueError(
             f"The target gave scores of shape {shape} for {rows} samples; one number for each "
-            "sample was expected. Samples may come in parts, or several times over, so a target "
-            "must work on any number of rows."
+            "sample was expected, such as lambda scores: scores[:, 3]. Samples may come in parts, "
+            "or several times over, so a target must work on any number of rows."
         )
     return scores
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relurules._backend import Arrays
 from relurules.maps._call import (
     Call,
     Caller,
@@ -30,6 +31,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = tuple[slice, ...]
 
 _ELEMENTS = 2**20
+_INT = int | np.integer
 
 
 def occlusion(
@@ -54,7 +56,8 @@ def occlusion(
     output rests on it.
 
     Args:
-        model: A model of any framework with a backend, called without a gradient.
+        model: A model of any framework with a backend, called without a gradient. Put it into
+            evaluation mode yourself: in training mode dropout is drawn and batch norm learns.
         inputs: An array of the framework, axis 0 separating samples.
         target: Which output, as in `relurules.attribute`; a callable must return one score for
             each sample.
@@ -100,7 +103,7 @@ def occlusion(
     work = _Work(
         values=values,
         places=_places(shape_of(x)[1:], window, stride),
-        baseline=np.broadcast_to(np.asarray(baseline), values.shape[1:]),
+        baseline=_cover(baseline, values.shape[1:], arrays),
         scores=scores_for(target, samples, arrays, lambda: caller.outputs((x,), size)),
         evaluate=lambda scores, rows: caller.evaluate(scores, arrays.from_numpy(rows, like=x)),
     )
@@ -146,17 +149,31 @@ class _Work:
     def _scores(self, values: Array, rows: slice) -> Array:
         """Return the scores of copies of some samples, `(copies, samples)`."""
         found = self.evaluate(part_of(self.scores, rows), values)
-        if found.shape != (len(values),):
-            raise ValueError("The target gave one score for all; one for each sample was expected.")
         return found.astype(np.float64).reshape(-1, rows.stop - rows.start)
+
+
+def _cover(baseline: Any, shape: tuple[int, ...], arrays: Arrays) -> Array:
+    """Return what a sample looks like where it is covered."""
+    is_foreign = hasattr(baseline, "shape") and not isinstance(baseline, np.ndarray | np.generic)
+    cover = arrays.to_numpy(baseline) if is_foreign else np.asarray(baseline)
+    if cover.dtype.kind not in "fiu" or not np.isfinite(cover).all():
+        raise ValueError(f"baseline must be finite real numbers; got {baseline!r}.")
+    if cover.ndim > len(shape) or any(
+        ours not in (1, theirs)
+        for ours, theirs in zip(cover.shape[::-1], shape[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"baseline has shape {cover.shape}, which does not broadcast to a sample, {shape}."
+        )
+    return np.broadcast_to(cover, shape)
 
 
 def _places(
     shape: tuple[int, ...], window: Sequence[int | None], stride: int | Sequence[int]
 ) -> list[Place]:
     """Return every place of the window, the last axis moving fastest."""
-    strides = (stride,) * len(shape) if isinstance(stride, int) else tuple(stride)
-    if isinstance(window, int) or not len(window) == len(strides) == len(shape):
+    strides = (int(stride),) * len(shape) if isinstance(stride, _INT) else tuple(stride)
+    if isinstance(window, _INT) or not len(window) == len(strides) == len(shape):
         raise ValueError(
             f"window and stride need one number for each axis of a sample, whose shape is "
             f"{shape}; got window={window}, stride={strides}. None in window is all of "

@@ -9,6 +9,7 @@ the same alone and in a batch, and maps of two images differ by the images alone
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,15 +57,20 @@ class Noise:
     def __post_init__(self) -> None:
         if not isinstance(self.sigma, Real) or not 0 <= self.sigma < math.inf:
             raise ValueError(f"sigma must be a finite number, 0 or more; got {self.sigma!r}.")
-        if self.relative and self.sigma and not self.scale().all():
+        if self.sigma and not np.isfinite(self.values).all():
+            raise ValueError(
+                "The input holds NaN or infinity, to which no noise can be added; replace them."
+            )
+        if self.relative and self.sigma and not self.scale.all():
             raise ValueError(
                 "A sample is constant, so its range is 0 and so is a share of it: nothing would "
                 "be averaged. Pass relative=False and an absolute sigma, or sigma=0 for this "
                 "input."
             )
 
+    @functools.cached_property
     def scale(self) -> Array:
-        """Return the standard deviation for each sample, shaped to multiply one."""
+        """The standard deviation for each sample, shaped to multiply one."""
         axes = tuple(range(1, self.values.ndim))
         if not self.relative:
             return np.full((1,) * self.values.ndim, self.sigma)
@@ -79,7 +85,7 @@ class Noise:
             generator = np.random.default_rng((*self.seed, copy))
             generator.standard_normal(out=place, dtype=np.float32)
         dtype = np.result_type(self.values.dtype, np.float32)
-        scale = np.broadcast_to(self.scale().astype(dtype), self.values.shape)
+        scale = np.broadcast_to(self.scale.astype(dtype), self.values.shape)
         noisy: Array = drawn[:, None] * scale[rows]
         noisy += self.values[rows]
         return noisy.reshape(-1, *sample)

@@ -120,13 +120,11 @@ def _indices(target: Any, arrays: Arrays) -> Array:
     if hasattr(target, "shape") and not isinstance(target, np.ndarray | np.generic):
         target = arrays.to_numpy(target)
     index = _integers(target)
-    if index.ndim == 0:
-        return index.reshape(1)
-    return index.reshape(len(index), -1)
+    return index.reshape(1) if index.ndim == 0 else np.atleast_2d(index.T).T
 
 
 def _integers(target: Any) -> Array:
-    index = np.asarray(target)
+    index = np.asarray(target, np.int64 if isinstance(target, tuple) and not target else None)
     if index.dtype.kind not in "iu" or index.ndim > 2:
         raise TypeError(
             "target must be an index, a tuple of indices, one of these for each sample, a "

@@ -14,8 +14,8 @@ class JaxArrays:
     """The arrays of JAX. NumPy's are taken too, as JAX takes them."""
 
     def evaluate(self, fn: Callable[..., Any], inputs: tuple[Any, ...], /) -> Any:
-        """Return `fn(*inputs)`."""
-        return fn(*inputs)
+        """Return `fn(*inputs)`, on copies: a model may work in place on a NumPy array."""
+        return fn(*(jnp.array(x) for x in inputs))
 
     def gradient(self, fn: Callable[..., Any], inputs: tuple[Any, ...], /) -> tuple[jax.Array, ...]:
         """Return the gradient of the scalar `fn(*inputs)` for each input."""
