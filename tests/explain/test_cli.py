@@ -143,7 +143,7 @@ def test_random_weights_are_said_loudly(folder: Path, tmp_path: Path, small: Pat
 
 def test_random_weights_are_said_in_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    monkeypatch.setattr(_commands, "_write", lambda figure, out: drawn.append(figure))
+    monkeypatch.setattr(_commands, "write", lambda figure, out: drawn.append(figure))
     _run("explain", "coffee", *SMALL)
     assert any("RANDOM WEIGHTS" in text.get_text() for text in drawn[0].texts)
     _run(
@@ -276,3 +276,25 @@ def test_the_listing_imports_no_framework() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_rule_given_twice_is_one_column(folder: Path, tmp_path: Path, small: Path) -> None:
+    command = (*SMALL, "--weights", str(small), "--classes", "7", "--occlusion", "32")
+    once, twice = (
+        _run("explain", str(folder / "red.png"), *command, *more, "--out", str(tmp_path / name))
+        for name, more in (("once.png", ()), ("twice.png", ("--rule", "guided")))
+    )
+    assert twice.replace("twice.png", "once.png") == once
+    assert np.array_equal(_pixels(tmp_path / "once.png"), _pixels(tmp_path / "twice.png"))
+
+
+def test_an_image_of_one_value_has_no_range(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small: Path
+) -> None:
+    Image.new("RGB", (32, 32), "grey").save(tmp_path / "grey.png")
+    colours = ("--mean", "0", "0", "0", "--std", "1", "1", "1")
+    command = ("explain", str(tmp_path / "grey.png"), *SMALL, *colours, "--weights", str(small))
+    out = ("--out", str(tmp_path / "maps.png"))
+    shown = _fails(monkeypatch, *command, "--classes", "7", "--smooth", "2", *out)
+    assert "one value only" in shown
+    assert "Traceback" not in shown

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from relurules.explain import ExplainError
-from relurules.explain._pages import Page, pages
+from relurules.explain._pages import Page, check_free, pages, write
+from relurules.pictures import show
 
 
 def test_a_png_takes_all_and_a_folder_one_each(tmp_path: Path) -> None:
@@ -51,3 +54,32 @@ def test_what_is_neither(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ExplainError, match="neither a name ending in .png nor a folder"):
         pages([Path("cat.png")], tmp_path / name)
+
+
+@pytest.mark.parametrize("out", ["keep/cat.png", "keep"])
+def test_nothing_that_is_not_ours_is_replaced(tmp_path: Path, out: str) -> None:
+    """Another photograph may lie where the maps of this one should go."""
+    (tmp_path / "keep").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "keep" / "cat.png")
+    with pytest.raises(ExplainError, match=r"cat\.png' is there, and not a picture that relurules"):
+        pages([tmp_path / "cat.jpg"], tmp_path / out)
+
+
+def test_text_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "maps.png").write_text("notes")
+    with pytest.raises(ExplainError, match="not a picture that relurules wrote"):
+        check_free(tmp_path / "maps.png")
+
+
+def test_our_own_picture_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "maps.png"
+    for _ in range(2):
+        check_free(out)
+        write(show(np.eye(8)), out)
+    assert pages([tmp_path / "cat.jpg"], out) == [Page(out=out, images=[tmp_path / "cat.jpg"])]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ExplainError, match="file' is no folder"):
+        pages([Path("cat.jpg")], tmp_path / "file" / "maps.png")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax.numpy as jnp
+import matplotlib as mpl
 import ml_dtypes
 import numpy as np
 import pytest
@@ -254,3 +255,28 @@ def test_maps_of_different_sizes_and_no_maps() -> None:
         show({"a": LAST, "b": LAST[0]})
     with pytest.raises(ValueError, match="mapping is empty"):
         show({})
+
+
+SETTINGS = {
+    "image.origin": "lower",
+    "savefig.dpi": 150,
+    "savefig.bbox": "tight",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_matplotlib_change_no_pixel(tmp_path: Path, name: str) -> None:
+    steps = np.arange(64.0).reshape(8, 8)
+    wanted = _rendered(show(steps))
+    with mpl.rc_context({name: SETTINGS[name]}):
+        shown = _rendered(show(steps))
+        save(tmp_path / "maps.png", steps)
+    assert np.array_equal(shown, wanted)
+    with Image.open(tmp_path / "maps.png") as picture:
+        assert np.array_equal(np.asarray(picture.convert("RGB")), wanted)
+
+
+def test_a_file_needs_a_suffix(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no suffix"):
+        save(tmp_path / "maps", np.eye(4))
+    assert not list(tmp_path.iterdir())

@@ -144,3 +144,22 @@ def test_a_broken_file(tmp_path: Path, name: str, keep: float) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "There is no file" in _refused(tmp_path / "w.pt", _network())
     assert "There is no file" in _refused(tmp_path, _network())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.complex64])
+def test_another_kind_of_number_does_not_fit(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Copied, integers would be the fractions' floor, and half of a complex number be lost."""
+    state = {
+        name: values.to(dtype) if values.is_floating_point() else values
+        for name, values in _network().state_dict().items()
+    }
+    torch.save(state, tmp_path / "w.pt")
+    message = _refused(tmp_path / "w.pt", _network())
+    assert f"of another kind: 0.weight is {dtype}, not torch.float32" in message
+
+
+def test_another_precision_fits(tmp_path: Path) -> None:
+    source, network = _network().half(), _network()
+    torch.save(source.state_dict(), tmp_path / "w.pt")
+    load_weights(network, tmp_path / "w.pt")
+    assert torch.equal(network[0].weight, source[0].weight.float())

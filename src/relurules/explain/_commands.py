@@ -20,11 +20,9 @@ from rich.table import Table
 from relurules import explain as _explain
 from relurules.errors import NoActivationError
 from relurules.explain import _options as options
-from relurules.explain._pages import pages
+from relurules.explain._pages import check_free, pages, write
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from relurules.explain import Classifier, Explanation, Visualisation
     from relurules.explain._maps import Meter
 
@@ -82,7 +80,7 @@ def explain(
                 notes=classifier.notes,
                 heading=classifier.warning,
             )
-            _write(figure, page.out)
+            write(figure, page.out)
             _add_rows(table, page.images, found)
     _finish(table, [page.out for page in plan])
 
@@ -101,6 +99,7 @@ def wake(
     out: options.Png = Path("wake.png"),
 ) -> None:
     """Draw what excites one channel; under redirected also where the channel is dead."""
+    check_free(out)
     classifier = _explain.load_model(model, weights=weights)
     _warn(classifier)
     with _bars() as meter:
@@ -119,7 +118,7 @@ def wake(
             for name in rule
         ]
     title = "\n".join(filter(None, (classifier.warning, f"{model}, {layer}, channel {channel}")))
-    _write(_explain.wake_picture(drawn, until=until, title=title), out)
+    write(_explain.wake_picture(drawn, until=until, title=title), out)
     _finish(_objective_table(drawn), [out])
 
 
@@ -175,11 +174,6 @@ def _objective_table(drawn: Sequence[Visualisation]) -> Table:
     for each in drawn:
         table.add_row(each.rule, f"{each.objective[0]:.3f}", f"{each.final:.3f}")
     return table
-
-
-def _write(figure: Figure, out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
 
 
 def _finish(table: Table, files: Sequence[Path]) -> None:

@@ -68,7 +68,8 @@ def explain(
         meter: Shows how far SmoothGrad and occlusion are.
 
     Raises:
-        ExplainError: The network's scores are not finite, or the square is larger than the image.
+        ExplainError: The network's scores are not finite, the square is larger than the image, or
+            noise is asked for as a share of the range of an image of one value.
         NoActivationError: As for `relurules.apply`.
         UncoveredActivationError: As for `relurules.apply`.
 
@@ -79,6 +80,10 @@ def explain(
         ('Egyptian cat 0.38', torch.Size([3, 224, 224]))
     """
     inputs = classifier.normalise(image)[None]
+    if smooth and sigma and inputs.min() == inputs.max():
+        raise ExplainError(
+            "SmoothGrad's noise is a share of the image's range, and this image has one value only."
+        )
     scores = _scores(classifier, inputs)
     index = int(scores.argmax()) if target is None else target
     maps = {

@@ -36,7 +36,7 @@ def _rules(rules: list[str]) -> list[str]:
     for rule in rules:
         if rule != GRADIENT:
             relurules.rule(rule)
-    return rules
+    return list(dict.fromkeys(rules))
 
 
 Images: TypeAlias = Annotated[

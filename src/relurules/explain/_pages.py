@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
 
 from relurules.explain._errors import ExplainError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SOFTWARE = "relurules"
 
 _MOST = 64
 """So many rows are still a picture, and within what matplotlib can write."""
@@ -33,15 +41,47 @@ def pages(images: Sequence[Path], out: Path) -> list[Page]:
     """Return one page for all if `out` ends in .png, else a page for each in that folder.
 
     Raises:
-        ExplainError: `out` is neither, a page would replace a photograph or another page, or
-            there are too many photographs for one.
+        ExplainError: `out` is neither, a page would replace a photograph or anything else but
+            an earlier picture of ours, or there are too many photographs for one.
     """
     found = _one(images, out) if is_png(out) else _each(images, out)
     files = [page.out.resolve() for page in found]
     for image in images:
         if image.resolve() in files:
             raise ExplainError(f"{str(image)!r} would be replaced by its own maps; change --out.")
+    for page in found:
+        check_free(page.out)
     return found
+
+
+def check_free(out: Path) -> None:
+    """Raise unless `out` can be written and nothing is lost by that.
+
+    Raises:
+        ExplainError: It is there and not a picture of ours, or what should be its folder is none.
+    """
+    above = next(folder for folder in out.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise ExplainError(f"{str(out)!r} cannot be written: {str(above)!r} is no folder.")
+    if out.exists() and not _is_ours(out):
+        raise ExplainError(
+            f"{str(out)!r} is there, and not a picture that relurules wrote; change --out, or "
+            "remove it."
+        )
+
+
+def write(figure: Figure, out: Path) -> None:
+    """Write a figure, marked as ours."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, metadata={"Software": _SOFTWARE})
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with Image.open(path) as picture:
+            return bool(picture.info.get("Software") == _SOFTWARE)
+    except OSError:  # a folder, or no picture
+        return False
 
 
 def is_png(out: Path) -> bool:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from relurules.explain._maps import Explanation
 from relurules.explain._wake import Visualisation
 from relurules.pictures import show
+from relurules.pictures._figure import Picture
 
 _INCHES = 3.2
 
@@ -59,7 +60,7 @@ def wake_picture(visualisations: Sequence[Visualisation], *, until: int, title: 
         title: What was excited.
     """
     columns = len(visualisations) + 1
-    figure = Figure(figsize=(columns * _INCHES, _INCHES + 0.7), layout="constrained", dpi=150)
+    figure = Picture(figsize=(columns * _INCHES, _INCHES + 0.7), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     figure.suptitle(textwrap.fill(title, 40 * columns), fontsize=9)
     axes = figure.subplots(1, columns)
@@ -70,7 +71,7 @@ def wake_picture(visualisations: Sequence[Visualisation], *, until: int, title: 
 
 
 def _draw(axis: Any, drawn: Visualisation) -> None:
-    axis.imshow(drawn.image.permute(1, 2, 0).numpy(), interpolation="nearest")
+    axis.imshow(drawn.image.permute(1, 2, 0).numpy(), interpolation="nearest", origin="upper")
     axis.set_title(f"{drawn.rule}: {drawn.final:.3f}", fontsize=9)
     axis.set_axis_off()
 

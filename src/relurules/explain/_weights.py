@@ -2,7 +2,8 @@
 
 A pickle can run any code when it is read. So Torch's files are read with `weights_only=True`,
 NumPy's without pickle, and safetensors has no code. Weights that half fit would give a network
-that is half random, and a picture of it looks like any other; so each name and shape must fit.
+that is half random, and a picture of it looks like any other; so each name, shape and kind of
+number must fit.
 """
 
 from __future__ import annotations
@@ -99,13 +100,28 @@ def _check_fit(wanted: State, given: State, path: Path) -> None:
         for name in wanted
         if name in given and given[name].shape != wanted[name].shape
     ]
-    kinds = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+    retyped = [
+        f"{name} is {given[name].dtype}, not {wanted[name].dtype}"
+        for name in wanted
+        if name in given and _kind(given[name]) != _kind(wanted[name])
+    ]
+    kinds = {
+        "missing": missing,
+        "unexpected": unexpected,
+        "of another shape": reshaped,
+        "of another kind": retyped,
+    }
     found = [f"{kind}: {_some(names)}" for kind, names in kinds.items() if names]
     if found:
         raise ExplainError(
             f"{str(path)!r} does not fit the network. " + "; ".join(found) + ". Is it another "
             "network's, or one with another number of --classes?"
         )
+
+
+def _kind(values: Tensor) -> tuple[bool, bool]:
+    """Return what copying would lose: integers of fractions, reals of complex numbers."""
+    return values.is_floating_point(), values.is_complex()
 
 
 def _some(names: Sequence[str]) -> str:

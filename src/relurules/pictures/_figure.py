@@ -12,7 +12,9 @@ import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -21,6 +23,7 @@ from relurules.pictures._arrays import Array
 from relurules.pictures._cells import Cell
 
 _DPI = 100
+_SETTINGS = {"savefig.dpi": "figure", "savefig.bbox": None}
 _LEAST = 224
 """A picture is at least so wide or high; a smaller one is enlarged by a whole number."""
 
@@ -33,6 +36,11 @@ _CHARACTER = 7.5
 
 class Picture(Figure):
     """A figure that a notebook displays, whether or not pyplot was ever imported."""
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Write the figure as it was laid out, whatever the user's settings of matplotlib are."""
+        with mpl.rc_context(_SETTINGS):
+            super().savefig(fname, **options)
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -120,7 +128,8 @@ def _draw(
 ) -> None:
     axes = figure.add_axes(box)
     # As bytes, so that what is seen is what was rounded here, and -x is the complement of x.
-    axes.imshow(np.rint(pixels * 255).astype(np.uint8), interpolation="nearest", aspect="auto")
+    colours = np.rint(pixels * 255).astype(np.uint8)
+    axes.imshow(colours, interpolation="nearest", aspect="auto", origin="upper")
     axes.set_title("\n".join(title), fontsize=_FONT, pad=3)
     axes.set_axis_off()
 

@@ -98,7 +98,7 @@ def save(path: str | Path, maps: Maps, **options: Unpack[Options]) -> Path:
         FileNotFoundError: There is no such folder.
         ModuleNotFoundError: As for `show`.
         TypeError: As for `show`.
-        ValueError: As for `show`, or matplotlib does not write this format.
+        ValueError: As for `show`, the path has no suffix, or matplotlib does not write this one.
 
     Example:
         >>> import numpy as np, tempfile
@@ -106,8 +106,11 @@ def save(path: str | Path, maps: Maps, **options: Unpack[Options]) -> Path:
         >>> save(Path(tempfile.mkdtemp()) / "eye.png", np.eye(8), style="magnitude").name
         'eye.png'
     """
+    path = Path(path)
+    if not path.suffix:
+        raise ValueError(f"{str(path)!r} has no suffix, which names the format, such as .png.")
     show(maps, **options).savefig(path)
-    return Path(path)
+    return path
 
 
 def _drawing() -> Any:
