@@ -14,6 +14,7 @@ import numpy as np
 
 from relurules._rule import Bounds, Rule
 from relurules.testing._bits import Array, assert_same, is_nan, is_zero, matches, negated
+from relurules.testing._case import CompilingCase
 from relurules.testing._check import Setting
 from relurules.testing._draws import Draw, search
 from relurules.testing._probe import DECONV, PLAIN
@@ -89,11 +90,14 @@ def permutes_features(d: Draw) -> None:
 
 
 def separates_samples(d: Draw) -> None:
-    """A sample has the same result among copies of itself as among others."""
+    """A sample has the same result alone, and among copies of itself, as among others."""
     out = d()
     for i in range(len(d.x)):
-        copies = np.full(len(d.x), i)  # of the batch's own shape, which is compiled already
+        copies = np.full(len(d.x), i)
         _same(d, d(d.x[copies], d.g[copies]), out[copies], f"sample {i} of the batch")
+        if not isinstance(d.case, CompilingCase):  # a batch of one would be a program of its own
+            one = slice(i, i + 1)
+            _same(d, d(d.x[one], d.g[one]), out[one], f"sample {i} alone")
 
 
 def ignores_layout(d: Draw) -> None:
