@@ -19,6 +19,9 @@ Call: TypeAlias = Callable[..., Any]
 Progress: TypeAlias = Callable[[Sequence[Any]], Iterable[Any]]
 Inputs: TypeAlias = tuple[Any, ...]
 
+ELEMENTS = 2**20
+"""So many numbers in a batch keep two cores busy and leave the caches of neither."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:

@@ -16,6 +16,7 @@ import numpy as np
 
 from relurules._backend import Arrays
 from relurules.maps._call import (
+    ELEMENTS,
     Call,
     Caller,
     Progress,
@@ -25,12 +26,10 @@ from relurules.maps._call import (
     samples_of,
     spans,
 )
-from relurules.maps._target import Scores, Target, part_of, scores_for, shape_of
+from relurules.maps._target import Array, Scores, Target, part_of, scores_for, shape_of
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = tuple[slice, ...]
 
-_ELEMENTS = 2**20
 _INT = int | np.integer
 
 
@@ -99,7 +98,7 @@ def occlusion(
             f"A map of fractions has no place in an input of {values.dtype}; pass floating point "
             "and convert in call=, such as lambda model, x: model(x.long())."
         )
-    size = (batch_size if batched else 1) or max(1, _ELEMENTS // max(1, values[0].size))
+    size = (batch_size if batched else 1) or max(1, ELEMENTS // max(1, values[0].size))
     work = _Work(
         values=values,
         places=_places(shape_of(x)[1:], window, stride),

@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from relurules.maps._call import ELEMENTS
+from relurules.maps._target import Array
+
 Average: TypeAlias = Literal["mean", "squared", "magnitude"]
 
 AVERAGES: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
@@ -30,9 +32,6 @@ AVERAGES: Mapping[str, Callable[[Array], Array]] = MappingProxyType(
     }
 )
 """What is averaged over the noise: the gradient, its square or its size."""
-
-_ELEMENTS = 2**20
-"""So many numbers in a batch keep two cores busy and leave the caches of neither."""
 
 _SHARE = 4
 """A batch holds at most this part of the noise samples, for the sake of memory."""
@@ -107,4 +106,4 @@ class Mean:
 
 def copies_in_a_batch(smooth: int, elements: int) -> int:
     """Return how many copies of inputs of so many elements go through the model at once."""
-    return max(1, min(smooth // _SHARE, _ELEMENTS // max(1, elements)))
+    return max(1, min(smooth // _SHARE, ELEMENTS // max(1, elements)))
