@@ -262,3 +262,18 @@ def test_the_tutorial_stays_short() -> None:
     framework = files.pop("tape.py")
     assert framework < 100
     assert sum(files.values()) < 200
+
+
+def test_the_command_needs_nothing_of_what_draws() -> None:
+    """It is the way to look at an installation, also at one that has no extra but `test`."""
+    code = (
+        "import sys\n"
+        "for name in ('PIL', 'matplotlib', 'skimage', 'timm', 'torch', 'torchvision'):\n"
+        "    sys.modules[name] = None\n"  # importing it is an ImportError
+        "from relurules.cli import main\n"
+        "sys.argv[1:] = ['check', 'example', '--only', 'pausing', '--jobs', '1']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "pausing" in done.stdout

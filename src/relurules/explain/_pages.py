@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PIL import Image
-
 from relurules.explain._errors import ExplainError
 
 if TYPE_CHECKING:
@@ -77,6 +75,8 @@ def write(figure: Figure, out: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
+    from PIL import Image  # noqa: PLC0415 - `relurules check` has to do without
+
     try:
         with Image.open(path) as picture:
             return bool(picture.info.get("Software") == _SOFTWARE)

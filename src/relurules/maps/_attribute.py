@@ -29,8 +29,8 @@ from relurules.maps._call import (
     samples_of,
     spans,
 )
-from relurules.maps._smooth import AVERAGES, Array, Average, Mean, Noise, copies_in_a_batch
-from relurules.maps._target import Scores, Target, part_of, scores_for
+from relurules.maps._smooth import AVERAGES, Average, Mean, Noise, copies_in_a_batch
+from relurules.maps._target import Array, Scores, Target, part_of, scores_for
 
 Gradient: TypeAlias = Callable[[Scores, Inputs], Inputs]
 
